@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo serve-demo test test-fast check docs bench results results-full clean
+.PHONY: demo serve-demo test test-all check lint docs bench results results-full clean
 
 demo: $(VENV)/.runtime
 	$(BIN)/fairhorizon demo --out demo
@@ -15,19 +15,21 @@ serve-demo: $(VENV)/.service
 	  --limit 'popular<=0.4' --limit 'genre=Documentary>=0.03' --out demo/service
 	$(BIN)/python examples/serve_demo.py --run demo/service
 
-# Three processes, each with whole files: on two cores, while one waits for a server, two work.
+# What a change needs to be safe: below 5 minutes on two cores.
 test: $(VENV)/.development
-	$(BIN)/python -m pytest -n 3 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow or essential"
 
-# What to work by: everything but the tests marked slow, below 3 minutes on two cores.
-test-fast: $(VENV)/.development
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow"
+# All tests: first those of `make test`, then crashes, faults of Ray, memory, commands of documents,
+# benchmarks, PostgreSQL throughout. While one of three processes waits for a server, two work.
+test-all: test
+	$(BIN)/python -m pytest -n 3 --dist loadfile -m "slow and not essential"
 
-check: $(VENV)/.development
+check: lint test
+
+lint: $(VENV)/.development
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -n 3 --dist loadfile
 
 # The site, in site/: a broken link or an undocumented public name fails.
 docs: $(VENV)/.documents

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import mean
 
-from fairhorizon.report import charts, marks
-from fairhorizon.report.styles import PALETTE, SHAPES, Style
+from fairhorizon.report import charts
+from fairhorizon.report.charts import PALETTE, SHAPES, Style
 from fleet_simulation import Outcome
 
 PANELS = {
@@ -30,7 +30,7 @@ def draw(
     panels = []
     for title, value in PANELS.items():
         y = {"field": "y", "type": "quantitative", "axis": {"title": None}}
-        series = marks.by_series(looks)
+        series = charts.by_series(looks)
         rows = [
             {"series": name, "x": size, "y": mean(map(value, runs[f"{size:,}"]))}
             for name, runs in found.items()
@@ -40,14 +40,14 @@ def draw(
             {"series": name, "y": mean(map(value, runs["rule"]))} for name, runs in found.items()
         ]
         layers = [
-            marks.mark("line", {"x": x, "y": y, "color": series["color"]}, rows),
-            marks.mark(
+            charts.mark("line", {"x": x, "y": y, "color": series["color"]}, rows),
+            charts.mark(
                 "point",
                 {"x": x, "y": y, "color": series["color"], "shape": series["shape"]},
                 rows,
                 **{"filled": True, "size": 55, "opacity": 1},
             ),
-            marks.mark(
+            charts.mark(
                 "rule", {"y": y, "color": series["color"]}, rule, strokeDash=[4, 4], opacity=0.7
             ),
         ]

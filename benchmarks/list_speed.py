@@ -73,7 +73,7 @@ def under(folder: Path, limits: Sequence[str]) -> fh.Model:
 
 def bare_scores(model: fh.Model, users: Sequence[Any]) -> Work:
     """The scores of all rankers for some users, and the best items of each."""
-    from fairhorizon.model.requests import RepeatRule, Requests
+    from fairhorizon.model.serving import RepeatRule, Requests
 
     state = model.state
     persons = [state.people.find(user) for user in users]
@@ -98,8 +98,7 @@ def decisions(folder: Path, limits: Sequence[str]) -> Iterator[Callable[[str], o
     """Decides the list of a user as a replica of the service does, with leases that last."""
     from fairhorizon.service.admin.set_up import set_up
     from fairhorizon.service.budget.leases import LeaseBalance
-    from fairhorizon.service.replica.list_builder import ListBuilder
-    from fairhorizon.service.replica.requests import ListRequest, UserHistories
+    from fairhorizon.service.replica.list_builder import ListBuilder, ListRequest, UserHistories
     from fairhorizon.service.replica.snapshot import SnapshotLoader
     from fairhorizon.service.settings import ServiceSettings
     from fairhorizon.service.store.database import Database

@@ -17,8 +17,8 @@ import numpy as np
 
 import fairhorizon as fh
 from fairhorizon.service.admin.set_up import set_up
+from fairhorizon.service.replica.list_builder import BuiltList, ListRequest, UserHistories
 from fairhorizon.service.replica.replica import Replica
-from fairhorizon.service.replica.requests import BuiltList, ListRequest, UserHistories
 from fairhorizon.service.settings import ServiceSettings
 from fairhorizon.service.store.database import Database
 from local_postgres import Postgres

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 import fairhorizon as fh
-from fairhorizon.model.requests import RepeatRule, Requests
+from fairhorizon.model.serving import RepeatRule, Requests
 from small import parse
 
 LIMITS = ("popular<=0.4",)  # unless others are given

@@ -21,7 +21,7 @@ from fairhorizon.fcpo.model import Fcpo
 from fairhorizon.model.folder import ModelFolder
 from fairhorizon.rankers.ensemble import Ensemble
 from fairhorizon.ranking import standardised
-from fairhorizon.recommenders.tasks import FitTask
+from fairhorizon.recommenders.base import FitTask
 from fairhorizon.simulation.feedback import Scenario, evaluation_scenario
 from fairhorizon.vocabulary import Protocol
 from small import parse

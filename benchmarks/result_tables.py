@@ -15,9 +15,19 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from fairhorizon.limits.language import Limit
-from fairhorizon.report import grid
-from fairhorizon.report.grid import NOT_SHOWN, Better, Cell, Grid, interval
-from fairhorizon.report.headline import listed
+from fairhorizon.report.limits import listed
+from fairhorizon.report.tables import (
+    NOT_SHOWN,
+    Better,
+    Cell,
+    Grid,
+    interval_cell,
+    markdown,
+    number_cell,
+    percent_cell,
+    placed,
+    seeds_text,
+)
 from fairhorizon.studies.level_search import counting_words
 
 Content = Mapping[str, Any]
@@ -74,7 +84,7 @@ def command_block(content: Content) -> str:
     seeds = len(content["rows"][0]["seeds"])
     minutes = max(1, round(content["seconds"] / 60))
     return (
-        f"\n{block}\n\n{grid.counted(seeds).capitalize()}; {minutes} "
+        f"\n{block}\n\n{seeds_text(seeds).capitalize()}; {minutes} "
         f"minute{'s' * (minutes > 1)} on a busy machine of 2 cores, version {content['version']}.\n"
     )
 
@@ -83,9 +93,9 @@ def _mean(row: Content, metric: str) -> Cell:
     """A share in percent, with its deviation over several seeds."""
     spread = row["metrics"].get(metric) or {"mean": None, "std": None}
     if spread["mean"] is None:
-        return grid.number(None)
+        return number_cell(None)
     deviation = f"±{100 * spread['std']:.2f}" if len(row["seeds"]) > 1 else ""
-    return grid.number(100 * spread["mean"], spread=deviation)
+    return number_cell(100 * spread["mean"], spread=deviation)
 
 
 # levels of fairness
@@ -127,7 +137,7 @@ def _grid(
     lines = [[_method(row), *(_mean(row, metric) for metric, _, _ in columns)] for row in rows]
     better = {n: direction for n, (_, _, direction) in enumerate(columns, 1) if direction}
     headings = ["Method", *(heading for _, heading, _ in columns)]
-    return grid.markdown(Grid(headings, grid.placed(lines, better), len(columns), caption))
+    return markdown(Grid(headings, placed(lines, better), len(columns), caption))
 
 
 def _method(row: Content) -> Cell:
@@ -151,7 +161,7 @@ def level_summary(content: Content) -> str:
         lines.append(line)
     better: dict[int, Better] = dict.fromkeys(range(1, len(limits) + 1), "more")
     headings = [f"NDCG@{k} (Gini)", *map(_limit_words, limits)]
-    return f"\n{grid.markdown(Grid(headings, grid.placed(lines, better), len(limits)))}\n"
+    return f"\n{markdown(Grid(headings, placed(lines, better), len(limits)))}\n"
 
 
 def gains_table(content: Content) -> str:
@@ -163,13 +173,13 @@ def gains_table(content: Content) -> str:
             Cell(row["method"]),
             Cell(_rival(row)),
             Cell(_verdict(row)),
-            *(grid.percent(row[key]) for key in ("ndcg", "rival_ndcg", "difference")),
-            interval(row["low"], row["high"]),
-            grid.percent(row["gini_difference"]),
+            *(percent_cell(row[key]) for key in ("ndcg", "rival_ndcg", "difference")),
+            interval_cell(row["low"], row["high"]),
+            percent_cell(row["gini_difference"]),
         ]
         for row in content["gains"]
     ]
-    return f"\n{grid.markdown(Grid(headings, lines, numbers=5))}\n"
+    return f"\n{markdown(Grid(headings, lines, numbers=5))}\n"
 
 
 def _rival(row: Content) -> str:
@@ -228,12 +238,12 @@ def who_pays_table(content: Content) -> str:
             Cell(row["method"]),
             Cell(f"{row['trait']}, {row['third']}"),
             Cell(f"{row['users']:,}", row["users"]),
-            *(grid.percent(row[key]) for key in ("without", "limited", "difference")),
-            interval(row["low"], row["high"]),
+            *(percent_cell(row[key]) for key in ("without", "limited", "difference")),
+            interval_cell(row["low"], row["high"]),
         ]
         for row in content["who_pays"]
     ]
-    return f"\n{grid.markdown(Grid(headings, lines, numbers=5))}\n"
+    return f"\n{markdown(Grid(headings, lines, numbers=5))}\n"
 
 
 # the long run
@@ -257,13 +267,13 @@ def differences_table(content: Content) -> str:
     lines = [
         [
             *(Cell(row["method"]), Cell(row["rival"]), Cell(_verdict(row))),
-            grid.percent(row["difference"]),
-            interval(row["low"], row["high"]),
+            percent_cell(row["difference"]),
+            interval_cell(row["low"], row["high"]),
             Cell(f"{row['users']:,}", row["users"]),
         ]
         for row in content["differences"]
     ]
-    return f"\n{grid.markdown(Grid(headings, lines, numbers=3))}\n"
+    return f"\n{markdown(Grid(headings, lines, numbers=3))}\n"
 
 
 def run_claims(content: Content) -> str:

@@ -75,7 +75,6 @@ PLANS = [
         "fcpo,fcpo:start,stack+lists,ease:recent+lists,ease:recent+quota,stack+penalty,stack+foe,"
         f"{RERANKED},popularity+quota",
         full_methods=f"{STRONG},gru4rec+lists,gru4rec+quota",
-        figures=(("levels.png", "levels-ml-100k.png"),),
     ),
     Plan(
         "long-ml-100k",
@@ -84,10 +83,7 @@ PLANS = [
         "--steps 400",
         f"fcpo,fcpo:start,stack+control,ease:recent+control,{RERANKED},ease:recent,popularity",
         full_methods=f"{STRONG},gru4rec+control,gru4rec+quota,gru4rec",
-        figures=(
-            ("figure4.png", "long-run-ml-100k.png"),
-            ("churn.png", "long-run-churn.png"),
-        ),
+        figures=(("figure4.png", "long-run-ml-100k.png"),),
     ),
     Plan(
         "long-ml-100k-recovering",
@@ -105,7 +101,6 @@ PLANS = [
         "fcpo,stack+control,ease:recent+control",
         full_methods=f"fcpo:start,{STRONG},gru4rec+control",
         full_seeds=3,
-        figures=(("figure4.png", "long-run-ml-1m.png"),),
     ),
 ]
 QUICK = (

@@ -16,7 +16,7 @@ from statistics import median
 import torch
 from torch import Tensor
 
-from fairhorizon.rankers.retrieval import FIRST_PROBES, GroupIndex
+from fairhorizon.rankers.candidates import FIRST_PROBES, GroupIndex
 from small import parse
 
 CENTRES, SPREAD, SEED = 300, 0.6, 0

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from fairhorizon.service import crash_points
+from fairhorizon.service.store import database as databases
 from fairhorizon.service.store.database import Database
 from local_postgres import Postgres
 from service_checks import accounts_agree, excesses, missing_events, missing_lists
@@ -17,11 +17,11 @@ from service_traffic import Traffic
 
 APART = 7.0  # seconds: a worker that ends twice within 5.5 s ends the server
 POINTS = (
-    crash_points.AFTER_CHARGE,
-    crash_points.BEFORE_COMMIT,
-    crash_points.AFTER_COMMIT,
-    crash_points.FEEDBACK_AFTER_COMMIT,
-    crash_points.IN_EPOCH_SWITCH,
+    databases.AFTER_CHARGE,
+    databases.BEFORE_COMMIT,
+    databases.AFTER_COMMIT,
+    databases.FEEDBACK_AFTER_COMMIT,
+    databases.IN_EPOCH_SWITCH,
 )
 
 
@@ -115,7 +115,7 @@ def at_random(
 
 def at_point(server: Server, users: list[str], point: str) -> Found:
     """Let a server end itself at a named point under load, and serve again after it."""
-    server.environment = {crash_points.VARIABLE: point}
+    server.environment = {databases.CRASH_AT: point}
     with contextlib.suppress(ServerEndedError):  # after its first charge, before it is ready
         server.start()
     traffic = Traffic([server.port], users).start()

@@ -22,7 +22,7 @@ from fairhorizon.fcpo.model import Fcpo
 from fairhorizon.fcpo.policies import Proposal
 from fairhorizon.fcpo.rollouts import rollout
 from fairhorizon.fcpo.training import ProposalEpisodes, Training, scenario_of
-from fairhorizon.recommenders.tasks import FitTask
+from fairhorizon.recommenders.base import FitTask
 from small import parse
 
 PUBLIC_CODE_SECONDS = 38.0

@@ -14,8 +14,8 @@ from fairhorizon.data.splits import split
 from fairhorizon.fcpo.config import FcpoConfig
 from fairhorizon.fcpo.model import Fcpo
 from fairhorizon.rankers.mf import MfConfig
+from fairhorizon.recommenders.base import FitTask
 from fairhorizon.recommenders.progress import RoundReport
-from fairhorizon.recommenders.tasks import FitTask
 
 
 @dataclass(frozen=True)

@@ -58,8 +58,8 @@ INSIDE = {
         ("model",),
     ),
     "service": (
-        ("vocabulary", "crash_points"),
-        ("settings", "store"),
+        ("settings",),
+        ("store",),
         ("budget",),
         ("replica",),
         ("monitoring",),

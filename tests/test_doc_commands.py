@@ -55,7 +55,6 @@ RUN_ELSEWHERE = {  # with shorter trainings, or with more that is checked
 NOT_RUN = {
     "make demo": "installs an environment; tests/cli/test_display.py runs the demo",
     "make test": "runs these tests",
-    "make check": "runs these tests",
     "make docs": "installs an environment; tests/test_site.py builds the site",
     "make serve-demo": "installs an environment; tests/service/test_serve_demo.py runs the example",
     "make results": "takes an hour; its studies are run here, one by one",
@@ -66,8 +65,8 @@ NOT_RUN = {
             "fairhorizon serve --run runs/shop",
             "fairhorizon serve --run runs/now",
             "fairhorizon serve --run runs/next --value long",
-            "fairhorizon serve --run runs/shop --database postgresql://shop@db/shop --workers 4 "
-            "--config fairhorizon.toml",
+            "fairhorizon serve --run runs/shop --workers 4 --config fairhorizon.toml",
+            "fairhorizon serve --host 0.0.0.0 --tls-certificate shop.pem --tls-key shop.key",
         ),
         "serves until it is stopped; tests/service does",
     ),
@@ -81,7 +80,14 @@ NOT_RUN = {
             "--away 14 --all --out runs/next",
             "fairhorizon recommend runs/next --value long --k 10 --out tonight.csv",
             "fairhorizon restore shop.zip --database postgresql://shop@db/shop",
-            "fairhorizon keys end 3f1c5a77e0b2 --database shop.db",
+            "fairhorizon load items.csv log.csv",
+            "fairhorizon keys make --name me --role admin",
+            "fairhorizon keys make --name 'web shop' --role feedback",
+            "fairhorizon keys make --name prometheus --role read",
+            "fairhorizon keys list",
+            "fairhorizon keys end 3f1c5a77e0b2",
+            "fairhorizon backup --out shop.zip",
+            "fairhorizon ledger",
         ),
         "needs what only a service that has served makes; tests/service/moving does",
     ),
@@ -104,10 +110,6 @@ NOT_RUN = {
         ),
         "starts Ray, or needs a cluster; tests/parallel has one",
     ),
-    "fairhorizon longterm --data ml-100k --users leaving --satiation 0.3 --by genre "
-    "--methods fcpo:long,stack+control --set control.mmr=1 --steps 60 --alpha-prime 0.2 "
-    "--warm-up 0 --retrain none --round 10 --seeds 3 --out sated": "the market has no genres; "
-    "tests/cli/test_longterm.py has an item table with kinds",
     "fairhorizon --install-completion": "changes the start-up files of the shell",
 }
 

@@ -8,7 +8,7 @@ print(fh.evaluate(model, parts).metrics)
 
 import lazy_loader
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # The public names stand in __init__.pyi. Each is imported when it is first used, so that
 # `fairhorizon --help` does not wait for torch.

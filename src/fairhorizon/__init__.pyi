@@ -58,11 +58,11 @@ from .rankers.ncf import NcfConfig as NcfConfig
 from .rankers.popularity import Popularity as Popularity
 from .rankers.sasrec import SasRec as SasRec
 from .rankers.sasrec import SasRecConfig as SasRecConfig
+from .recommenders.base import RankedLists as RankedLists
 from .recommenders.progress import Listener as Listener
 from .recommenders.progress import PrintedProgress as PrintedProgress
 from .recommenders.ranked.by_user import OnlineRanked as OnlineRanked
 from .recommenders.ranked.model import Ranked as Ranked
-from .recommenders.ranked_lists import RankedLists as RankedLists
 from .rerank.exposure import ExposureFairness as ExposureFairness
 from .rerank.fairco import FairCo as FairCo
 from .rerank.penalty import Penalty as Penalty

@@ -23,10 +23,14 @@ from fairhorizon.histories import UserItems
 from fairhorizon.limits.counts import Exposure
 from fairhorizon.rankers.mf import Mf, MfConfig
 from fairhorizon.rankers.training import CUTOFF, train_until_stale
-from fairhorizon.recommenders.base import Capabilities, Recommender
+from fairhorizon.recommenders.base import (
+    Capabilities,
+    FitTask,
+    RankedLists,
+    Recommender,
+    ServingPlan,
+)
 from fairhorizon.recommenders.online import Retraining
-from fairhorizon.recommenders.ranked_lists import RankedLists
-from fairhorizon.recommenders.tasks import FitTask, ServingPlan
 from fairhorizon.settings import Search, Settings
 from fairhorizon.simulation.dynamics import Outcome, State, advance
 from fairhorizon.simulation.feedback import (

@@ -13,7 +13,7 @@ from fairhorizon.fcpo.config import FcpoConfig
 from fairhorizon.fcpo.model import Fcpo
 from fairhorizon.lird import Lird
 from fairhorizon.rankers import RANKERS
-from fairhorizon.rankers.stack import StackConfig
+from fairhorizon.rankers.ensemble import StackConfig
 from fairhorizon.recommenders.base import Capabilities, Levels, Recommender
 from fairhorizon.recommenders.ranked.model import Ranked
 from fairhorizon.rerank import RERANKERS

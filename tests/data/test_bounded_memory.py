@@ -1,4 +1,4 @@
-"""Reading a log needs no more memory than docs/large-logs.md says."""
+"""Reading a log needs no more memory than docs/large.md says."""
 
 import os
 import subprocess

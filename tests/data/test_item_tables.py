@@ -12,7 +12,6 @@ from fairhorizon.cli.app import run
 from fairhorizon.data import sources
 from fairhorizon.data.sources import (
     TABLES,
-    cache_folder,
     fetch,
     item_columns,
     items_of,
@@ -144,11 +143,10 @@ def test_a_table_without_an_official_archive_comes_from_the_package(
 
 
 @pytest.mark.parametrize(
-    ("name", "items", "drama"), [("ml-100k", 1682, 725), ("ml-1m", 3883, 1603)]
+    ("name", "items", "drama"),
+    [("ml-100k", 1682, 725), pytest.param("ml-1m", 3883, 1603, marks=pytest.mark.slow)],
 )
 def test_the_real_tables(name: str, items: int, drama: int) -> None:
-    if not TABLES[name].cached(cache_folder()).exists():
-        pytest.skip(f"the table of {name} is only tested when it is in the cache")
     frame = items_of(name)
     assert len(frame) == items
     assert frame.filter(pl.col("genre").str.split("|").list.contains("Drama")).height == drama

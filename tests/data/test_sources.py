@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from fairhorizon.data.sources import NAMED, NamedSet, cache_folder, fetch, load, synthetic_market
+from fairhorizon.data.sources import NamedSet, cache_folder, fetch, load, synthetic_market
 from fairhorizon.data.splits import statistics
 from fairhorizon.data.synthetic import synthetic
 from fairhorizon.errors import ConfigError, DataError
@@ -263,17 +263,13 @@ def test_unknown_sets_and_settings(tmp_path):
     ("name", "table"),
     [
         ("ml-100k", (943, 1682, "106", "59.45", 100_000, "6.305")),
-        ("ml-1m", (6040, 3706, "166", "270", 1_000_209, "4.468")),
+        pytest.param(
+            "ml-1m", (6040, 3706, "166", "270", 1_000_209, "4.468"), marks=pytest.mark.slow
+        ),
     ],
 )
 def test_statistics_of_the_paper(name, table):
-    if name == "ml-1m" and not NAMED[name].cached(cache_folder()).exists():
-        pytest.skip("ml-1m is only tested when it is in the cache: it is a large download")
-    try:
-        log = load(name)
-    except DataError as error:
-        pytest.skip(f"{name} cannot be had here: {error}")
-    found = statistics(log)
+    found = statistics(load(name))
     per_item = f"{found.per_item:.2f}" if name == "ml-100k" else f"{found.per_item:.0f}"
     density = f"{100 * found.density:.3f}"
     assert (found.users, found.items, f"{found.per_user:.0f}", per_item) == table[:4]

@@ -11,7 +11,7 @@ from fairhorizon.data.splits import Split, split
 from fairhorizon.errors import ConfigError, ModelError
 from fairhorizon.evaluation.short_term import evaluate
 from fairhorizon.metrics.spread import finite
-from fairhorizon.recommenders.ranked_lists import RankedLists
+from fairhorizon.recommenders.base import RankedLists
 from fairhorizon.simulation.feedback import Scenario
 from fairhorizon.vocabulary import Mode, Protocol
 

@@ -12,9 +12,9 @@ from fairhorizon.fcpo import serving
 from fairhorizon.fcpo.config import FcpoConfig
 from fairhorizon.fcpo.model import Fcpo
 from fairhorizon.fcpo.session import Session
-from fairhorizon.rankers.stack import Stack, StackConfig
+from fairhorizon.rankers.ensemble import Stack, StackConfig
+from fairhorizon.recommenders.base import FitTask, LogPart, Prerequisite
 from fairhorizon.recommenders.progress import Listener, RoundReport
-from fairhorizon.recommenders.tasks import FitTask, LogPart, Prerequisite
 from fairhorizon.storage import load_model
 
 RANKERS = ("ridge", "ease:recent", "itemknn:recent", "popularity")

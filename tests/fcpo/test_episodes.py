@@ -15,7 +15,7 @@ from fairhorizon.fcpo.training import MenuEpisodes, Training, scenario_of
 from fairhorizon.fcpo.warm_start import where_unseen_begins
 from fairhorizon.histories import UserItems
 from fairhorizon.rankers.candidates import ScoredCandidates
-from fairhorizon.recommenders.tasks import FitTask
+from fairhorizon.recommenders.base import FitTask
 
 
 @pytest.fixture(scope="module")

@@ -21,9 +21,9 @@ from fairhorizon.rankers.candidates import (
     ScoredCandidates,
     weights_by_cross_entropy,
 )
+from fairhorizon.recommenders.base import FitTask, LogPart, Prerequisite
 from fairhorizon.recommenders.lists.features import EnsembleItems
 from fairhorizon.recommenders.progress import RoundReport
-from fairhorizon.recommenders.tasks import FitTask, LogPart, Prerequisite
 from fairhorizon.simulation.feedback import Scenario, evaluation_scenario
 from fairhorizon.vocabulary import Protocol
 

@@ -15,8 +15,8 @@ from fairhorizon.fcpo.model import Fcpo
 from fairhorizon.fcpo.session import KIND, load_training, save_training
 from fairhorizon.fcpo.training import Training
 from fairhorizon.rankers.mf import MfConfig
+from fairhorizon.recommenders.base import FitTask
 from fairhorizon.recommenders.progress import Listener, RoundReport
-from fairhorizon.recommenders.tasks import FitTask
 from fairhorizon.simulation.feedback import evaluation_scenario
 from fairhorizon.storage import load_model, save_model
 from fairhorizon.vocabulary import Protocol

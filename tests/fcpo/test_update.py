@@ -12,7 +12,7 @@ from fairhorizon.fcpo.learner import FlatActor, update_actor
 from fairhorizon.fcpo.model import Fcpo
 from fairhorizon.fcpo.training import Training
 from fairhorizon.fcpo.trajectories import Trajectories
-from fairhorizon.recommenders.tasks import FitTask
+from fairhorizon.recommenders.base import FitTask
 
 
 def advantages(batch: Trajectories, seed: int) -> torch.Tensor:

@@ -17,9 +17,9 @@ from fairhorizon.metrics.fairness import exposure_counts
 from fairhorizon.rankers import RANKERS
 from fairhorizon.rankers.ensemble import Ensemble
 from fairhorizon.ranking import standardised
+from fairhorizon.recommenders.base import NOTHING_FITTED, Fitted, Prerequisite
 from fairhorizon.recommenders.lists.features import EnsembleFeatures, EnsembleItems
 from fairhorizon.recommenders.progress import SILENT
-from fairhorizon.recommenders.tasks import NOTHING_FITTED, Fitted, Prerequisite
 from fairhorizon.settings import SettingsError
 from fairhorizon.simulation.feedback import evaluation_scenario
 from fairhorizon.vocabulary import Protocol

@@ -18,7 +18,7 @@ from fairhorizon.fcpo.config import FcpoConfig
 from fairhorizon.fcpo.model import Fcpo
 from fairhorizon.fcpo.session import save_training
 from fairhorizon.model.folder import CHECKPOINT, ModelFolder
-from fairhorizon.recommenders.tasks import FitTask
+from fairhorizon.recommenders.base import FitTask
 
 
 @pytest.fixture

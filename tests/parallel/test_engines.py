@@ -57,6 +57,7 @@ def engine(request: pytest.FixtureRequest) -> Iterator[TaskEngine]:
 # Tasks.
 
 
+@pytest.mark.essential
 def test_all_rows_of_all_tasks_come_task_by_task(engine: TaskEngine) -> None:
     rows = list(engine.each([Squares(n) for n in range(6)]))
     assert sorted(rows) == [(n, number**2) for n in range(6) for number in range(n)]

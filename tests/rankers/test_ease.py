@@ -10,11 +10,10 @@ from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.splits import Split, split
 from fairhorizon.errors import ConfigError
 from fairhorizon.evaluation.short_term import evaluate
-from fairhorizon.histories import UserItems
+from fairhorizon.histories import UserItems, longest_history, weighted_history
 from fairhorizon.rankers import ease
 from fairhorizon.rankers.ease import Ease, EaseConfig, RecentEase, RecentEaseConfig, co_counts
 from fairhorizon.rankers.selection import frequent_part
-from fairhorizon.rankers.weights import longest_history, weighted_history
 from fairhorizon.recommenders.ranked.model import Ranked
 
 

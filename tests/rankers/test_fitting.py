@@ -12,7 +12,7 @@ from fairhorizon.data.splits import Split, earlier_part
 from fairhorizon.errors import DataError
 from fairhorizon.rankers.bpr import Bpr
 from fairhorizon.rankers.ease import Ease, EaseConfig, RecentEase, RecentEaseConfig
-from fairhorizon.rankers.fitting import FitJob, draft_of, fit_all, side_by_side
+from fairhorizon.rankers.ensemble import FitJob, draft_of, fit_all, side_by_side
 from fairhorizon.rankers.gru4rec import Gru4Rec, Gru4RecConfig
 from fairhorizon.rankers.itemknn import ItemKnn
 from fairhorizon.rankers.mf import Mf

@@ -13,9 +13,9 @@ from fairhorizon.fcpo.model import Fcpo
 from fairhorizon.methods import load_method
 from fairhorizon.model.folder import ModelFolder
 from fairhorizon.rankers.ease import RecentEase, RecentEaseConfig
+from fairhorizon.rankers.ensemble import StackConfig
 from fairhorizon.rankers.ridge import Ridge, RidgeConfig
 from fairhorizon.rankers.selection import LaterPart, select_settings
-from fairhorizon.rankers.stack import StackConfig
 from fairhorizon.settings import Given, SettingsError, changed
 from fairhorizon.vocabulary import Protocol
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from fairhorizon.data.frames import from_arrays
 from fairhorizon.data.splits import split
-from fairhorizon.rankers.weights import items_to_look_at, longest_history, weighted_history
+from fairhorizon.histories import items_to_look_at, longest_history, weighted_history
 
 PAD = 4  # of a catalogue of four items
 

@@ -8,16 +8,21 @@ from fairhorizon.data.sources import load
 from fairhorizon.data.splits import Split, split
 from fairhorizon.fcpo.config import FcpoConfig
 from fairhorizon.fcpo.model import Fcpo
-from fairhorizon.rankers import retrieval
+from fairhorizon.rankers import candidates
 from fairhorizon.rankers.als import Als, AlsConfig
 from fairhorizon.rankers.bpr import Bpr, BprConfig
-from fairhorizon.rankers.candidates import ScoredCandidates, best_of_groups
+from fairhorizon.rankers.candidates import (
+    Recall,
+    ScoredCandidates,
+    VectorSearch,
+    best_of_groups,
+    searched,
+)
 from fairhorizon.rankers.ease import Ease
 from fairhorizon.rankers.ensemble import Ensemble
 from fairhorizon.rankers.gru4rec import Gru4Rec
 from fairhorizon.rankers.mf import Mf, MfConfig
 from fairhorizon.rankers.ranker import Ranker
-from fairhorizon.rankers.retrieval import Recall, VectorSearch, searched
 from fairhorizon.ranking import standardised
 from fairhorizon.recommenders.lists.features import EnsembleItems
 from fairhorizon.recommenders.progress import Listener
@@ -107,7 +112,7 @@ def test_where_clusters_have_too_few_items_all_are_scored(als: Als, world) -> No
 def test_clusters_are_doubled_until_nearly_all_are_found(als: Als, world) -> None:
     search, recall = searched(als, *world, COUNT)
     assert recall.probes == search.probes
-    assert recall.share >= retrieval.AIM or search.probes >= search.clusters(world[3])
+    assert recall.share >= candidates.AIM or search.probes >= search.clusters(world[3])
     assert str(Recall(16, 0.9951, 9)) == (
         "99.5 % of its best items are found by FAISS in 16 clusters (recall on 9 users)"
     )
@@ -119,7 +124,7 @@ def test_clusters_are_doubled_until_nearly_all_are_found(als: Als, world) -> Non
 def test_recall_is_the_share_of_the_exact_items(als: Als, world, monkeypatch) -> None:
     """In the first 8 clusters, counted by hand."""
     users, queue, blocked, group = world
-    monkeypatch.setattr(retrieval, "AIM", 0.0)  # the first answer is good enough
+    monkeypatch.setattr(candidates, "AIM", 0.0)  # the first answer is good enough
     search, recall = searched(als, users, queue, blocked, group, COUNT)
     assert search.probes == 8
     found = search.best(als.user_vectors(users, queue), blocked, group, COUNT).tolist()

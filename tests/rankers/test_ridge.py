@@ -9,10 +9,9 @@ from fairhorizon.data.frames import from_arrays
 from fairhorizon.data.splits import Split, split
 from fairhorizon.errors import ConfigError
 from fairhorizon.evaluation.short_term import evaluate
-from fairhorizon.histories import UserItems
+from fairhorizon.histories import UserItems, frequent
 from fairhorizon.rankers import ridge
 from fairhorizon.rankers.ridge import LagCounts, Ridge, RidgeConfig, Scales, most_features
-from fairhorizon.rankers.weights import frequent
 from fairhorizon.recommenders.ranked.model import Ranked
 
 CONFIGS = (

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from fairhorizon.rankers.next_item import seeded
-from fairhorizon.rankers.sampled_softmax import (
+from fairhorizon.rankers.training import (
     ROWS_AT_ONCE,
     ItemSample,
     ItemSampler,

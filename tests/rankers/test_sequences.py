@@ -32,7 +32,7 @@ from fairhorizon.rankers.next_item import (
     train_network,
     training_windows,
 )
-from fairhorizon.rankers.sampled_softmax import ItemSample
+from fairhorizon.rankers.training import ItemSample
 
 N_ITEMS = 9
 

@@ -7,7 +7,7 @@ from fairhorizon.data.frames import from_arrays
 from fairhorizon.data.sources import load
 from fairhorizon.data.splits import Split, split
 from fairhorizon.histories import UserItems
-from fairhorizon.rankers.stack import Stack, StackConfig
+from fairhorizon.rankers.ensemble import Stack, StackConfig
 from fairhorizon.ranking import standardised
 
 

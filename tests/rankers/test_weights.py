@@ -13,12 +13,11 @@ from fairhorizon.data.example_logs import sessions, shop
 from fairhorizon.data.frames import from_frame
 from fairhorizon.data.interactions import Interactions, WeightsIgnoredWarning
 from fairhorizon.data.splits import Split, split
-from fairhorizon.histories import UserItems
+from fairhorizon.histories import UserItems, strengths, strengths_by_user
 from fairhorizon.rankers import RANKERS
 from fairhorizon.rankers.als import least_squares
 from fairhorizon.rankers.ease import co_counts
 from fairhorizon.rankers.ridge import LagCounts, Scales
-from fairhorizon.rankers.weights import strengths, strengths_by_user
 
 FRAME = pl.DataFrame(
     [

@@ -32,12 +32,19 @@ from fairhorizon.methods import AGENTS, Method, build, load_method, presets_of
 from fairhorizon.metrics.shares import exceeds, whole_showings
 from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.ranking import first_best
-from fairhorizon.recommenders.base import Capabilities, Levels, Recommender
+from fairhorizon.recommenders.base import (
+    Capabilities,
+    FitTask,
+    Levels,
+    LogPart,
+    Prerequisite,
+    RankedLists,
+    Recommender,
+    ServingPlan,
+)
 from fairhorizon.recommenders.online import OnlineRecommender
 from fairhorizon.recommenders.progress import Listener, RoundReport
 from fairhorizon.recommenders.ranked.model import Ranked
-from fairhorizon.recommenders.ranked_lists import RankedLists
-from fairhorizon.recommenders.tasks import FitTask, LogPart, Prerequisite, ServingPlan
 from fairhorizon.rerank import RERANKERS
 from fairhorizon.rerank.reranker import JointReranker
 from fairhorizon.settings import Settings

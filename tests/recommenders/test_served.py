@@ -9,7 +9,7 @@ from fairhorizon.data.synthetic import synthetic
 from fairhorizon.limits.language import Limit
 from fairhorizon.limits.resolved import ResolvedLimit
 from fairhorizon.methods import Method, build
-from fairhorizon.recommenders.ranked_lists import on_lists
+from fairhorizon.recommenders.base import on_lists
 from fairhorizon.simulation.feedback import evaluation_scenario
 from fairhorizon.vocabulary import Protocol
 

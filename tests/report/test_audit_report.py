@@ -6,9 +6,14 @@ from specs import check_schema, line_of
 from fairhorizon.evaluation.short_term import EvaluationRow
 from fairhorizon.limits.measured import Verdict
 from fairhorizon.report import audit as audit_report
-from fairhorizon.report.styles import GREY
-from fairhorizon.studies.audit import AuditCounts, AuditResult, ByRank, RankExposure
-from fairhorizon.studies.providers import ProviderExposure
+from fairhorizon.report.charts import GREY
+from fairhorizon.studies.audit import (
+    AuditCounts,
+    AuditResult,
+    ByRank,
+    ProviderExposure,
+    RankExposure,
+)
 from fairhorizon.vocabulary import Mode, Protocol
 
 # 4 lists, of 1, 3, 5 and 7 items

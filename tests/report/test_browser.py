@@ -14,12 +14,12 @@ import pytest
 
 from fairhorizon.limits.groups import popular_group
 from fairhorizon.metrics.spread import Spread
+from fairhorizon.report.charts import PALETTE
 from fairhorizon.report.comparison import comparison_section, significance_section
 from fairhorizon.report.efficiency import efficiency_section
 from fairhorizon.report.frontier import frontier_sections
 from fairhorizon.report.long_term import write_long_term_report
 from fairhorizon.report.page import write_page
-from fairhorizon.report.styles import PALETTE
 from fairhorizon.studies.compare import SignificanceRow
 from fairhorizon.studies.efficiency import EfficiencyRow
 from fairhorizon.studies.long_results import CountsOverTime, LongTermResult
@@ -281,6 +281,7 @@ def test_the_page_is_not_too_large(page):
     assert page.stat().st_size < 1_500_000
 
 
+@pytest.mark.essential
 def test_the_page_of_a_long_run_and_its_small_panels(tmp_path):
     methods, n_steps = ("fcpo", "mf+foe", "bpr"), 40
     names = ("ndcg", "recall", "gini", "popularity_rate", "step_popularity_rate")

@@ -5,6 +5,7 @@ from rich.console import Console
 from specs import check_schema, colours, marks
 
 from fairhorizon.metrics.spread import Spread
+from fairhorizon.report.charts import PALETTE
 from fairhorizon.report.efficiency import (
     duration,
     efficiency_section,
@@ -12,7 +13,6 @@ from fairhorizon.report.efficiency import (
     finding,
     write_efficiency,
 )
-from fairhorizon.report.styles import PALETTE
 from fairhorizon.studies.efficiency import EfficiencyRow
 from fairhorizon.vocabulary import Mode, Protocol
 

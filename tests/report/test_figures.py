@@ -3,9 +3,16 @@ from specs import colours, line_of
 
 from fairhorizon.metrics.fairness import gini, lorenz_curve
 from fairhorizon.report import charts
-from fairhorizon.report.charts import EVEN, LOG, exposure_chart, exposure_label
-from fairhorizon.report.marks import MOST_POINTS
-from fairhorizon.report.styles import GREY, PALETTE, styles_of
+from fairhorizon.report.charts import (
+    EVEN,
+    GREY,
+    LOG,
+    MOST_POINTS,
+    PALETTE,
+    exposure_chart,
+    exposure_label,
+    styles_of,
+)
 
 POPULAR = np.array([True, False, False, False])
 COUNTS = {"one": np.array([8, 0, 0, 0]), "even": np.array([2, 2, 2, 2])}

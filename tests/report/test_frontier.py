@@ -6,13 +6,14 @@ from specs import check_schema, colours, line_of, marks
 
 from fairhorizon.metrics.spread import Spread
 from fairhorizon.report.frontier import (
+    Side,
     frontier_chart,
     frontier_sections,
     hypervolume_rows,
     hypervolume_table,
+    sides_of,
     write_frontier,
 )
-from fairhorizon.report.label_placement import Side, sides_of
 
 
 @pytest.fixture

@@ -1,24 +1,24 @@
 from rich.console import Console
 
-from fairhorizon.report.grid import (
+from fairhorizon.report.page import Section
+from fairhorizon.report.page import rendered as rendered_page
+from fairhorizon.report.tables import (
     BEST,
     SECOND,
     Cell,
     Grid,
     as_read,
     markdown,
-    number,
+    number_cell,
     placed,
     terminal,
 )
-from fairhorizon.report.page import Section
-from fairhorizon.report.page import rendered as rendered_page
 
 NASTY = "<i>*a_b|c*</i> [red]"
 
 
 def places(values, direction):
-    lines = [[number(value)] for value in values]
+    lines = [[number_cell(value)] for value in values]
     return [cell.place for (cell,) in placed(lines, {0: direction})]
 
 
@@ -44,7 +44,9 @@ def test_one_alone_is_not_the_best():
 
 
 def test_a_column_without_a_direction_has_no_marks():
-    assert [cell.place for line in placed([[number(1)], [number(2)]], {}) for cell in line] == [
+    assert [
+        cell.place for line in placed([[number_cell(1)], [number_cell(2)]], {}) for cell in line
+    ] == [
         0,
         0,
     ]
@@ -55,7 +57,7 @@ GRID = Grid(
     [
         [Cell("first", paper="theirs"), Cell("5.00", 5.0, "±0.25", "104.00", BEST)],
         [Cell(NASTY), Cell("10.00", 10.0, "±1.00")],
-        [Cell("none"), number(None)],
+        [Cell("none"), number_cell(None)],
     ],
     1,
     "What it is",

@@ -3,7 +3,7 @@ import pytest
 
 from fairhorizon.evaluation.short_term import EvaluationRow
 from fairhorizon.report.audit import finding as audit_finding
-from fairhorizon.report.headline import Kept, limits_sentence, listed
+from fairhorizon.report.limits import Kept, limits_sentence, listed
 from fairhorizon.studies.audit import AuditCounts, AuditResult
 from fairhorizon.vocabulary import POPULAR, Mode, Protocol
 

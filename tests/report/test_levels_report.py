@@ -13,9 +13,9 @@ from fairhorizon.report.levels import (
     levels_chart,
     levels_markdown,
     levels_table,
+    who_pays_chart,
     write_levels,
 )
-from fairhorizon.report.who_pays import who_pays_chart
 from fairhorizon.studies.levels import GainRow, LevelResults, LevelRow, UserGroupRow
 from fairhorizon.vocabulary import Mode, Protocol
 

@@ -2,7 +2,7 @@
 
 from rich.console import Console
 
-from fairhorizon.report.long_tables import (
+from fairhorizon.report.long_term import (
     differences_finding,
     differences_markdown,
     differences_section,

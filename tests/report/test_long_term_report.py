@@ -13,24 +13,21 @@ from fairhorizon.errors import DataError
 from fairhorizon.limits.groups import popular_group
 from fairhorizon.metrics.spread import Spread
 from fairhorizon.report import long_charts
+from fairhorizon.report.charts import GREY, IS_FOCUS, styles_of
 from fairhorizon.report.long_charts import DRAWN, Move, Span, exposure_ranks, first_runs, tracks
-from fairhorizon.report.long_tables import (
-    labels_markdown,
-    labels_section,
-    summary_markdown,
-    summary_section,
-    summary_table,
-)
 from fairhorizon.report.long_term import (
     accumulated_chart,
     closing_lines,
     drawings,
     finding,
+    labels_markdown,
+    labels_section,
+    summary_markdown,
+    summary_section,
+    summary_table,
     write_long_term_report,
 )
-from fairhorizon.report.marks import IS_FOCUS
 from fairhorizon.report.page import drawing_library
-from fairhorizon.report.styles import GREY, styles_of
 from fairhorizon.studies.long_results import (
     CountsOverTime,
     LimitSummary,

@@ -8,9 +8,8 @@ import pytest
 from specs import charts_of, check_schema
 
 from fairhorizon.evaluation.short_term import EvaluationRow
-from fairhorizon.report import marks, page
-from fairhorizon.report.charts import Chart, exposure_chart, panel
-from fairhorizon.report.marks import Axis
+from fairhorizon.report import charts, page
+from fairhorizon.report.charts import Axis, Chart, exposure_chart, panel, styles_of
 from fairhorizon.report.page import (
     Section,
     commands_section,
@@ -19,7 +18,6 @@ from fairhorizon.report.page import (
     results_section,
     write_page,
 )
-from fairhorizon.report.styles import styles_of
 from fairhorizon.vocabulary import Mode, Protocol
 
 VOID = {"meta", "br", "img", "link", "hr", "input"}
@@ -53,8 +51,8 @@ def training_chart():
         for name, values in REWARDS.items()
         for number, value in enumerate(values, 1)
     ]
-    lines = marks.lines(rows, marks.by_series(styles), x, y)
-    panels = [panel([lines]), panel([lines, marks.limit_layer(2.0, 3, "limit", x, y)])]
+    lines = charts.lines(rows, charts.by_series(styles), x, y)
+    panels = [panel([lines]), panel([lines, charts.limit_layer(2.0, 3, "limit", x, y)])]
     return Chart("Training", panels, styles)
 
 

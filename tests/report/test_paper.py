@@ -1,6 +1,6 @@
 import pytest
 
-from fairhorizon.report.paper import PAPER_TABLE, paper_hours, paper_row
+from fairhorizon.report.comparison import PAPER_TABLE, paper_hours, paper_row
 from fairhorizon.report.tables import PAPER_METRICS
 
 

@@ -1,4 +1,4 @@
-from fairhorizon.report.styles import BROKEN, GREY, PALETTE, styles_of
+from fairhorizon.report.charts import BROKEN, GREY, PALETTE, styles_of
 from fairhorizon.vocabulary import MethodName
 
 

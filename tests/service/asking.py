@@ -1,7 +1,7 @@
 """How tests ask a replica for a list."""
 
-from fairhorizon.service.replica.engine import Engine
-from fairhorizon.service.replica.requests import BuiltList, ListRequest
+from fairhorizon.service.replica.list_builder import BuiltList, ListRequest
+from fairhorizon.service.replica.replica import Engine
 
 
 def ask(engine: Engine, user: str, n: int = 10, **more: object) -> BuiltList:

@@ -13,7 +13,7 @@ import pytest
 import fairhorizon as fh
 from fairhorizon.data.synthetic import synthetic
 from fairhorizon.service.admin.set_up import set_up
-from fairhorizon.service.replica.engine import Engine
+from fairhorizon.service.replica.replica import Engine
 from fairhorizon.service.settings import ServiceSettings
 from fairhorizon.service.store import database as databases
 from fairhorizon.service.store.database import Database
@@ -49,7 +49,8 @@ def _sqlite_does_not_wait_for_the_disk() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+# PostgreSQL is for `make test-all`, but for a few tests marked `essential`.
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
 def dialect(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

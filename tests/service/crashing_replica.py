@@ -3,17 +3,17 @@
 import os
 from multiprocessing.connection import Connection
 
-from fairhorizon.service import crash_points
 from fairhorizon.service.admin.set_up import relabel
-from fairhorizon.service.replica.engine import Engine
-from fairhorizon.service.replica.requests import ListRequest
+from fairhorizon.service.replica.list_builder import ListRequest
+from fairhorizon.service.replica.replica import Engine
 from fairhorizon.service.settings import ServiceSettings
+from fairhorizon.service.store import database as databases
 from fairhorizon.service.store.database import Database
 
 
 def replica_until(url: str, point: str, answers: Connection) -> None:
     """Send the id of every list that it would answer."""
-    os.environ[crash_points.VARIABLE] = point
+    os.environ[databases.CRASH_AT] = point
     engine = Engine(Database(url), ServiceSettings(slack=20))
     engine.prepare()
     engine.start()

@@ -3,13 +3,12 @@
 from dataclasses import dataclass
 
 from fairhorizon.service.budget.rules import UNIT
-from fairhorizon.service.monitoring.rollup import roll_up
-from fairhorizon.service.store import items
-from fairhorizon.service.store import state as service_state
+from fairhorizon.service.monitoring.counts import roll_up
+from fairhorizon.service.store.catalogue import Item, put_items
 from fairhorizon.service.store.database import Database
-from fairhorizon.service.store.items import Item
 from fairhorizon.service.store.migrating import prepare
 from fairhorizon.service.store.schema import accounts, labels, limits, lists, windows
+from fairhorizon.service.store.state import change_state, lock_state
 
 T = 472_222 * 3600  # 2023-11-14 22:00 in UTC
 POPULAR, SELLERS, ENDED = 1, 2, 3  # ids of limits
@@ -48,7 +47,7 @@ USED = {1: 2, 2: 4, 3: 4, 4: 1, 5: 0, 6: 3}  # of each account
 def record(database: Database, some: list[Shown], begin: float = 0) -> None:
     """Write lists as replicas do, without deciding them."""
     with database.writing() as connection:
-        now = service_state.lock(database, connection)
+        now = lock_state(database, connection)
         for number, one in enumerate(some, start=now.lists + 1):
             row = {"number": number, "id": f"{number:032x}", "user_id": one.user}
             row |= {"served_at": begin + one.at, "source": "recommend", "items": one.items}
@@ -57,7 +56,7 @@ def record(database: Database, some: list[Shown], begin: float = 0) -> None:
             row |= {"epoch": 1, "replica_id": "r", "milliseconds": one.milliseconds}
             connection.execute(lists.insert().values(row))
         shown = now.showings + sum(len(one.items) for one in some)
-        service_state.change(connection, lists=now.lists + len(some), showings=shown)
+        change_state(connection, lists=now.lists + len(some), showings=shown)
 
 
 def fill(database: Database, begin: int = T) -> None:
@@ -69,7 +68,7 @@ def fill(database: Database, begin: int = T) -> None:
     with database.writing() as connection:
         some = [Item(one, labels={"seller": SELLER_OF[one]}) for one in "abce"]
         some += [Item("d"), Item("f", hidden=True, labels={"seller": "z"})]
-        items.put(database, connection, some)
+        put_items(database, connection, some)
         for number, text in TEXTS.items():
             row = {"id": number, "text": text, "window": "always", "counts": "served"}
             ended = begin + 100 if number == ENDED else None
@@ -87,7 +86,7 @@ def fill(database: Database, begin: int = T) -> None:
         for epoch, begun, popular in ((1, begin - 400, ["a"]), (2, begin + 3650, ["b"])):
             row = {"epoch": epoch, "begun_at": begun, "popular": popular}
             connection.execute(labels.insert().values(row))
-        service_state.change(connection, epoch=2)
+        change_state(connection, epoch=2)
     record(database, FIRST, begin)
     roll_up(database)
     with database.writing() as connection:

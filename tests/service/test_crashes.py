@@ -12,10 +12,10 @@ from asking import ask
 from crashing_replica import replica_until
 
 from fairhorizon.parallel.processes import start_method
-from fairhorizon.service import crash_points
 from fairhorizon.service.admin.set_up import set_up
-from fairhorizon.service.replica.engine import Engine
+from fairhorizon.service.replica.replica import Engine
 from fairhorizon.service.settings import ServiceSettings
+from fairhorizon.service.store import database as databases
 from fairhorizon.service.store.database import Database
 from fairhorizon.service.store.schema import accounts, labels, leases, lists, state
 from service_checks import accounts_agree, excesses, missing_events, missing_lists
@@ -49,10 +49,10 @@ def one(database: Database, query: sa.Select[tuple[object]]) -> object:
 @pytest.mark.parametrize(
     ("point", "answered", "recorded"),
     [
-        (crash_points.AFTER_CHARGE, 0, 0),
-        (crash_points.BEFORE_COMMIT, 0, 0),
-        (crash_points.AFTER_COMMIT, 0, 1),  # recorded, but its answer is lost
-        (crash_points.IN_EPOCH_SWITCH, 5, 5),
+        (databases.AFTER_CHARGE, 0, 0),
+        (databases.BEFORE_COMMIT, 0, 0),
+        (databases.AFTER_COMMIT, 0, 1),  # recorded, but its answer is lost
+        (databases.IN_EPOCH_SWITCH, 5, 5),
     ],
 )
 def test_a_replica_that_ends_at_a_point(

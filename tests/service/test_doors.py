@@ -14,11 +14,10 @@ from fairhorizon.allocation.guard import ExposureGuard
 from fairhorizon.allocation.limit_matrix import GroupRule, LimitMatrix
 from fairhorizon.allocation.one_list import Request
 from fairhorizon.limits.place_rule import PlaceRule, PlaceWeights
-from fairhorizon.model.requests import RepeatRule, Requests
+from fairhorizon.model.serving import RepeatRule, Requests
 from fairhorizon.service.admin.set_up import set_up
 from fairhorizon.service.budget.leases import LeaseBalance
-from fairhorizon.service.replica.list_builder import ListBuilder
-from fairhorizon.service.replica.requests import ListRequest, UserHistories
+from fairhorizon.service.replica.list_builder import ListBuilder, ListRequest, UserHistories
 from fairhorizon.service.replica.snapshot import SnapshotLoader
 from fairhorizon.service.settings import ServiceSettings
 from fairhorizon.service.store.database import Database

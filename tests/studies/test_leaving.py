@@ -17,12 +17,11 @@ from fairhorizon.evaluation.long_term import LongRunSettings
 from fairhorizon.evaluation.run_records import by_activity, choosing_users
 from fairhorizon.fcpo.retention.policy import BOUND
 from fairhorizon.methods import Method
-from fairhorizon.report.long_tables import can_leave, staying_grid
+from fairhorizon.report.long_term import can_leave, staying_grid
 from fairhorizon.simulation.churn import ChurnConfig
 from fairhorizon.simulation.simulated import SimulationConfig
-from fairhorizon.studies.long_term import LongStudy, NamedMethod, RunLimits
+from fairhorizon.studies.long_term import LongStudy, NamedMethod, RunLimits, UserSource
 from fairhorizon.studies.study import Study
-from fairhorizon.studies.users import UserSource
 from fairhorizon.vocabulary import Retrain
 
 MARKET = DataSpec(source="synthetic:users=80,items=60,interactions_per_user=20")

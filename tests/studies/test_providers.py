@@ -10,8 +10,13 @@ from fairhorizon.data.recommendations import Recommendations, read_recommendatio
 from fairhorizon.datasets import Dataset, DataSpec
 from fairhorizon.limits.language import Limit
 from fairhorizon.limits.resolved import ResolvedLimit
-from fairhorizon.studies.audit import exposure_by_rank, families_of, showings_of
-from fairhorizon.studies.providers import ItemNotes, exposure_of_providers
+from fairhorizon.studies.audit import (
+    ItemNotes,
+    exposure_by_rank,
+    exposure_of_providers,
+    families_of,
+    showings_of,
+)
 
 # Training counts of items 1 to 6: 3 2 1 1 0 0; item 1 is the popular one.
 LOG = "user,item,timestamp\n" + "".join(

@@ -21,8 +21,7 @@ from fairhorizon.metrics.significance import paired_t_test
 from fairhorizon.metrics.spread import Spread
 from fairhorizon.parallel.processes import HERE, Processes
 from fairhorizon.recommenders.ranked.model import Ranked
-from fairhorizon.studies.compare import significance, summary_rows
-from fairhorizon.studies.frontier import curves, swept
+from fairhorizon.studies.compare import curves, significance, summary_rows, swept
 from fairhorizon.studies.rows import StudyRow, summary_row
 from fairhorizon.studies.study import Study, Task
 from fairhorizon.vocabulary import Mode, Protocol

@@ -24,9 +24,9 @@ from fairhorizon.methods import AGENTS, Method, MethodError, build
 from fairhorizon.parallel.engine import Work
 from fairhorizon.parallel.processes import Processes
 from fairhorizon.rankers import RANKERS
+from fairhorizon.rankers.ensemble import Stack
 from fairhorizon.rankers.popularity import Popularity
 from fairhorizon.rankers.ranker import Ranker
-from fairhorizon.rankers.stack import Stack
 from fairhorizon.recommenders.ranked.model import Ranked
 from fairhorizon.settings import Choice, Search, Settings
 from fairhorizon.simulation.feedback import validation_scenario

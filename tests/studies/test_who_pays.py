@@ -11,19 +11,20 @@ from fairhorizon.files import write_json
 from fairhorizon.limits.language import Limit
 from fairhorizon.methods import Method
 from fairhorizon.studies.level_search import MethodAtLimit
-from fairhorizon.studies.levels import level_rows, ndcg_of
-from fairhorizon.studies.rows import StudyRow
-from fairhorizon.studies.study import Study
-from fairhorizon.studies.who_pays import (
+from fairhorizon.studies.levels import (
     ACTIVITY,
     TAIL,
     THIRDS,
+    level_rows,
+    ndcg_of,
     thirds,
     unlimited,
     unlimited_methods,
     user_traits,
     who_pays,
 )
+from fairhorizon.studies.rows import StudyRow
+from fairhorizon.studies.study import Study
 from fairhorizon.vocabulary import Mode, Protocol
 
 MARKET = DataSpec(source="synthetic:users=60,items=80,interactions_per_user=20")

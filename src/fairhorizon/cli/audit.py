@@ -128,8 +128,7 @@ def audit(
     top, and after a skipped one the next item takes its place.
     """
     from fairhorizon.datasets import DataPlace
-    from fairhorizon.studies.audit import AuditTask
-    from fairhorizon.studies.providers import item_notes
+    from fairhorizon.studies.audit import AuditTask, item_notes
 
     reading = options.reader(
         user, item, rating, timestamp, weight, session, header, separator, encoding
@@ -194,9 +193,8 @@ def present(result: "AuditResult", ks: list[int], out: Path | None) -> None:
 
     from fairhorizon.report import audit as audit_report
     from fairhorizon.report.audit import exposure_table, facts
-    from fairhorizon.report.grid import terminal
     from fairhorizon.report.limits import NARROW, limits_grid
-    from fairhorizon.report.tables import PAPER_METRICS, metrics_table
+    from fairhorizon.report.tables import PAPER_METRICS, metrics_table, terminal
 
     console = Console()
     for line in audit_report.verdict_lines(result):

@@ -176,8 +176,7 @@ def init(
     by how much of the log they have. For columns of few values, such as the
     seller, it proposes a floor for the smallest groups.
     """
-    from fairhorizon.report.proposal import ROLES, ConfigOrigin, write_config
-    from fairhorizon.studies.proposal import propose
+    from fairhorizon.studies.proposal import ROLES, ConfigOrigin, propose, write_config
 
     if out.exists() and not is_stream(out):
         raise ConfigError(f"{out}: already exists (name another --out, or remove it)")

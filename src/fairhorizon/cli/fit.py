@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from fairhorizon.data.interactions import Interactions
     from fairhorizon.datasets import Dataset, DataSpec
     from fairhorizon.methods import Method
-    from fairhorizon.model.fitting import GivenAnswers
+    from fairhorizon.model.model import GivenAnswers
     from fairhorizon.recommenders.base import Recommender
     from fairhorizon.recommenders.progress import Listener
 
@@ -165,7 +165,7 @@ def given_answers(
     file: Path | None, away: float | None, model: "Recommender", log: "Interactions"
 ) -> "GivenAnswers | None":
     """The answers for a method before its fit, if there are any."""
-    from fairhorizon.model.fitting import AWAY, GivenAnswers
+    from fairhorizon.model.model import AWAY, GivenAnswers
 
     if file is None:
         if away is not None:
@@ -222,7 +222,7 @@ def fitted(
     kept: dict[str, Any],
 ) -> "Recommender":
     """The method fitted on its part of the log, or on all of it where nothing is held out."""
-    from fairhorizon.model.fitting import fit_whole
+    from fairhorizon.model.model import fit_whole
 
     if data.cut == "none":
         group = None if data.group_column is None else dataset.sensitive

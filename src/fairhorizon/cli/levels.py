@@ -101,9 +101,8 @@ def levels(
     from fairhorizon.report import levels as report
     from fairhorizon.studies import levels as experiment
     from fairhorizon.studies.level_search import methods_at_limits
-    from fairhorizon.studies.levels import LevelResults, gains, limit_rows
+    from fairhorizon.studies.levels import LevelResults, gains, limit_rows, user_traits, who_pays
     from fairhorizon.studies.study import Study
-    from fairhorizon.studies.who_pays import user_traits, who_pays
 
     reading = options.reader(
         user, item, rating, timestamp, weight, session, header, separator, encoding
@@ -237,7 +236,7 @@ def run_without_limit(
     engine: "TaskEngine",
 ) -> None:
     """Compute what the lists without a limit are, of ours and of the best rivals."""
-    from fairhorizon.studies.who_pays import unlimited_methods
+    from fairhorizon.studies.levels import unlimited_methods
 
     k = max(study.ks)
     methods = unlimited_methods(found, rows, k)

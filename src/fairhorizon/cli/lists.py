@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from fairhorizon.model.blocks import ListsOfModel, ListsOfRun
     from fairhorizon.model.folder import ModelFolder
     from fairhorizon.parallel.engine import TaskEngine
-    from fairhorizon.recommenders.base import Recommender
-    from fairhorizon.recommenders.ranked_lists import RankedLists
+    from fairhorizon.recommenders.base import RankedLists, Recommender
     from fairhorizon.simulation.feedback import Scenario
 
 

@@ -356,15 +356,16 @@ def finish(
     from rich.console import Console
 
     from fairhorizon.files import write_copies, written_together
-    from fairhorizon.report.grid import terminal
     from fairhorizon.report.limits import methods_table
-    from fairhorizon.report.long_tables import (
+    from fairhorizon.report.long_term import (
         can_leave,
+        closing_lines,
         differences_table,
         staying_grid,
         summary_table,
+        write_long_term_report,
     )
-    from fairhorizon.report.long_term import closing_lines, write_long_term_report
+    from fairhorizon.report.tables import terminal
 
     out, result = long_study.study.folder, long_study.result(chosen, seeds)
     with written_together():

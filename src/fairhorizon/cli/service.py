@@ -13,7 +13,7 @@ from fairhorizon.cli import options
 from fairhorizon.cli.progress import Progress
 from fairhorizon.errors import ConfigError
 from fairhorizon.files import check_file, claimed
-from fairhorizon.service.vocabulary import ID_LENGTH, Role
+from fairhorizon.service.settings import ID_LENGTH, Role
 from fairhorizon.vocabulary import ListValue
 
 if TYPE_CHECKING:
@@ -485,13 +485,13 @@ def restore(
     """
     with needs_service("restore"):
         from fairhorizon.service.admin.backup import restore as fill
-        from fairhorizon.service.store import models
         from fairhorizon.service.store.migrating import opened
+        from fairhorizon.service.store.state import all_models
 
     with opened(database) as target:
         rows = fill(target, file)
         with target.reading() as connection:
-            known = [row.folder for row in models.every(connection)]
+            known = [row.folder for row in all_models(connection)]
         typer.echo(f"{target}: {sum(rows.values()):,} rows, {rows['lists']:,} lists")
     for folder in known:
         if not Path(folder).is_dir():
@@ -516,15 +516,14 @@ def forget(
     with existing(database) as target:
         if not yes and sys.stdin.isatty() and not _agreed(f"Remove {user!r} from {target}?"):
             raise ConfigError(f"{user}: nothing was removed (answer y, or give --yes)")
-        found = remove(target, user)
-    rows = found.rows
+        rows, fitted, unreadable = remove(target, user)
     typer.echo(
         f"{user}: removed {rows['users']:,} description, {rows['feedback']:,} events, and the name "
         f"from {rows['lists']:,} lists"
     )
-    for folder in found.fitted_on:
+    for folder in fitted:
         typer.echo(f"{folder}: its log has the user (drop their rows, and fit it again)")
-    for folder in found.unreadable:
+    for folder in unreadable:
         typer.echo(f"{folder}: could not be read (if its log has the user, fit it again)")
 
 

@@ -183,8 +183,7 @@ def frontier(
 
     from fairhorizon.report import frontier as report
     from fairhorizon.report.limits import methods_table
-    from fairhorizon.studies.compare import summary_rows
-    from fairhorizon.studies.frontier import curves, swept
+    from fairhorizon.studies.compare import curves, summary_rows, swept
     from fairhorizon.studies.study import Study, study_limits
 
     reading = options.reader(

@@ -17,8 +17,7 @@ from fairhorizon.limits.measured import LimitOutcome
 from fairhorizon.metrics import accuracy
 from fairhorizon.metrics.spread import finite, strict_json
 from fairhorizon.metrics.summary import summarise
-from fairhorizon.recommenders.base import Recommender
-from fairhorizon.recommenders.ranked_lists import RankedLists
+from fairhorizon.recommenders.base import RankedLists, Recommender
 from fairhorizon.simulation.feedback import Scenario, evaluation_scenario, validation_scenario
 from fairhorizon.vocabulary import POPULAR, Mode, Protocol
 

@@ -26,12 +26,21 @@ from fairhorizon.limits.supported import SupportedLimits, kept_by_requests, leve
 from fairhorizon.rankers.ensemble import suitable
 from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.rankers.selection import SEARCH_GRID
-from fairhorizon.recommenders.base import Capabilities, Levels, Recommender
+from fairhorizon.recommenders.base import (
+    BlockServing,
+    Capabilities,
+    FitTask,
+    Levels,
+    LogPart,
+    Prerequisite,
+    RankedLists,
+    Recommender,
+    ServingPlan,
+    ValuedItems,
+)
 from fairhorizon.recommenders.interactive import serve_under_control
 from fairhorizon.recommenders.lists.item_lists import ItemLists, by_steps, step_limits
 from fairhorizon.recommenders.progress import SILENT, LimitNotKeptWarning, Listener, RoundReport
-from fairhorizon.recommenders.ranked_lists import BlockServing, RankedLists, ValuedItems
-from fairhorizon.recommenders.tasks import FitTask, LogPart, Prerequisite, ServingPlan
 from fairhorizon.settings import Given, Settings, changed
 from fairhorizon.simulation.dynamics import State
 from fairhorizon.simulation.feedback import Scenario

@@ -24,9 +24,9 @@ from fairhorizon.histories import check_table
 from fairhorizon.limits.counts import Exposure
 from fairhorizon.limits.step_limits import StepLimit
 from fairhorizon.rankers.candidates import CandidateSet
+from fairhorizon.recommenders.base import ServingPlan
 from fairhorizon.recommenders.lists.features import EnsembleFeatures, EnsembleItems
 from fairhorizon.recommenders.online import Retraining
-from fairhorizon.recommenders.tasks import ServingPlan
 from fairhorizon.simulation.dynamics import Outcome, State
 from fairhorizon.storage import as_bytes, below, of_bytes
 

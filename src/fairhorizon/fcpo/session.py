@@ -24,8 +24,8 @@ from fairhorizon.fcpo.training import Trained, Training, TrainingState
 from fairhorizon.fcpo.warm_start import WarmStart, fit_warm_start, of_part, restored_ensemble
 from fairhorizon.rankers.ensemble import Ensemble
 from fairhorizon.rankers.mf import Mf
+from fairhorizon.recommenders.base import NOTHING_FITTED, Fitted, LogPart
 from fairhorizon.recommenders.progress import SILENT, Listener, RoundReport
-from fairhorizon.recommenders.tasks import NOTHING_FITTED, Fitted, LogPart
 from fairhorizon.storage import below, load_model, save_model, understood
 
 # ---- Checkpoints: a training on disk, between two rounds -----------------------------------------

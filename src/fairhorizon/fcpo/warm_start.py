@@ -19,18 +19,25 @@ from fairhorizon.fcpo.networks import Actor
 from fairhorizon.histories import UserItems
 from fairhorizon.limits.groups import popular_group
 from fairhorizon.rankers import RANKERS
-from fairhorizon.rankers.ensemble import Ensemble, EnsembleTask, fit_ensemble
-from fairhorizon.rankers.fitting import FitJob, Ready, draft_of, fit_all
-from fairhorizon.rankers.ranker import Ranker
-from fairhorizon.rankers.retrieval import (
+from fairhorizon.rankers.candidates import (
     LARGE,
     SAMPLE,
     VectorSearch,
     is_installed,
     searched,
 )
+from fairhorizon.rankers.ensemble import (
+    Ensemble,
+    EnsembleTask,
+    FitJob,
+    Ready,
+    draft_of,
+    fit_all,
+    fit_ensemble,
+)
+from fairhorizon.rankers.ranker import Ranker
+from fairhorizon.recommenders.base import Fitted, LogPart
 from fairhorizon.recommenders.progress import Listener
-from fairhorizon.recommenders.tasks import Fitted, LogPart
 from fairhorizon.settings import SettingsError
 from fairhorizon.simulation.feedback import validation_scenario
 

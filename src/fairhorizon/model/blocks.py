@@ -18,11 +18,16 @@ from fairhorizon.limits.resolved import ResolvedLimit
 from fairhorizon.model.cold_start import Catalogue
 from fairhorizon.model.folder import ModelFolder
 from fairhorizon.model.model import open_model
-from fairhorizon.model.requests import RepeatRule, Requests
-from fairhorizon.model.serving import ServingState, check_table, persons_of, scenario_of
+from fairhorizon.model.serving import (
+    RepeatRule,
+    Requests,
+    ServingState,
+    check_table,
+    persons_of,
+    scenario_of,
+)
 from fairhorizon.parallel.engine import Messages, TaskEngine, WorkerBlocks
-from fairhorizon.recommenders.base import Recommender
-from fairhorizon.recommenders.ranked_lists import RankedLists
+from fairhorizon.recommenders.base import RankedLists, Recommender
 from fairhorizon.simulation.feedback import Scenario, evaluation_scenario, serving_scenario
 from fairhorizon.vocabulary import Protocol
 

@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fairhorizon.fcpo.retention.replay import FittedRetention
-from fairhorizon.model.requests import Person, RepeatRule, Requests
-from fairhorizon.model.serving import ServingState, scenario_of
+from fairhorizon.model.serving import Person, RepeatRule, Requests, ServingState, scenario_of
+from fairhorizon.rankers.ensemble import Stack
 from fairhorizon.rankers.ranker import Ranker
-from fairhorizon.rankers.stack import Stack
 from fairhorizon.recommenders.base import Recommender
 from fairhorizon.simulation.feedback import Scenario
 

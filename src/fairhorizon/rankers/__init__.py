@@ -8,6 +8,7 @@ from typing import Any
 from fairhorizon.rankers.als import Als
 from fairhorizon.rankers.bpr import Bpr
 from fairhorizon.rankers.ease import Ease, RecentEase
+from fairhorizon.rankers.ensemble import Stack
 from fairhorizon.rankers.gru4rec import Gru4Rec
 from fairhorizon.rankers.itemknn import ItemKnn, RecentItemKnn
 from fairhorizon.rankers.mf import Mf
@@ -16,7 +17,6 @@ from fairhorizon.rankers.popularity import Popularity
 from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.rankers.ridge import Ridge
 from fairhorizon.rankers.sasrec import SasRec
-from fairhorizon.rankers.stack import Stack
 
 RANKERS: dict[str, type[Ranker[Any]]] = {
     ranker.method: ranker

@@ -9,10 +9,9 @@ from torch import Tensor
 
 from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.splits import Split
-from fairhorizon.histories import UserItems
+from fairhorizon.histories import UserItems, longest_history, strengths
 from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.rankers.training import Validation, train_until_stale
-from fairhorizon.rankers.weights import longest_history, strengths
 from fairhorizon.settings import Search, Settings
 from fairhorizon.vocabulary import OnEpoch, Protocol
 
@@ -42,7 +41,7 @@ class Als(Ranker[AlsConfig]):
     Scores u.v that minimise sum c_ui (t_ui - u.v)^2 + l2 (sum |u|^2 + sum |v|^2).
 
     t is 1 for taken items and 0 for all others; c = 1 + alpha t, with weights 1 + alpha x, x being
-    the strength of the row (`rankers/weights.py`; r in the paper). Given the items, each user's
+    the strength of the row (`histories.py`; r in the paper). Given the items, each user's
     vector is a separate least-squares problem, and vice versa. A user's vector is always solved
     from the user's present items, so that feedback counts at once; there each counts once.
     """

@@ -2,17 +2,27 @@
 
 A signal is the standardised score of a ranker, or a coordinate of an item's vector; the last one
 tells the limited group. Weights of the signals are those of the best softmax policy over them.
+
+In a large catalogue the best items of a ranker are looked up instead of scored, where its scores
+are products of a vector of the user, q, and one of the item, v. FAISS (inverted index, IVF) puts
+item vectors into clusters and compares only those of the clusters nearest to q. That can miss an
+item, so the share of the best items that are found, the recall, is measured when a model is fitted.
+Mean and spread over all items, by which scores are standardised, are exact: q.mean(v) and sqrt(q'
+Cov(v) q).
 """
 
+import importlib.util
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Self
 from typing import Protocol as Interface
-from typing import Self
 
 import torch
 from torch import Tensor
 
 from fairhorizon.lbfgs import minimise
+from fairhorizon.rankers.ranker import Ranker
 
 CLOSED = -1e30  # a logit with probability 0; finite, so that differences are not NaN
 RIDGE = 1e-3  # weight of the squared weights beside the mean log-likelihood
@@ -157,3 +167,158 @@ def fit_temperature(
         ScoredCandidates(candidates.items, torch.stack([total, group], dim=2)), liked
     )
     return tuple(max(LEAST_FACTOR, factor) * weight for weight in weights)
+
+
+LARGE = 50_000  # items; below, scoring all of them takes no longer
+ENOUGH = 0.99  # recall; where it is lower, that is said
+AIM = 0.995
+SAMPLE = 256  # users on whom recall is measured
+SPARE = 3  # times as many items as are wanted are looked up, because some may not be shown
+FIRST_PROBES = 8
+SEED = 1234
+
+
+def is_installed() -> bool:
+    return importlib.util.find_spec("faiss") is not None
+
+
+@dataclass(frozen=True)
+class GroupIndex:
+    """The vectors of a group of items, in clusters."""
+
+    items: Tensor  # (m,) their codes
+    index: Any  # of FAISS; None for a group without items
+
+    @classmethod
+    def of(cls, vectors: Tensor, items: Tensor) -> "GroupIndex":
+        if not len(items):
+            return cls(items, None)
+        import faiss
+
+        own = vectors[items].contiguous().numpy()
+        clusters = max(1, int(2 * len(items) ** 0.5))
+        index = faiss.IndexIVFFlat(
+            faiss.IndexFlatIP(own.shape[1]), own.shape[1], clusters, faiss.METRIC_INNER_PRODUCT
+        )
+        index.cp.seed, index.cp.min_points_per_centroid = SEED, 1
+        index.train(own)
+        index.add(own)
+        return cls(items, index)
+
+    @property
+    def clusters(self) -> int:
+        return 0 if self.index is None else self.index.nlist
+
+    def nearest(self, queries: Tensor, count: int, probes: int) -> Tensor:
+        """(b, count) items by falling product, -1 where the clusters have no more."""
+        if self.index is None:
+            return torch.full((len(queries), 0), -1)
+        self.index.nprobe = min(probes, self.clusters)
+        _, places = self.index.search(queries.contiguous().numpy(), min(count, len(self.items)))
+        found = torch.from_numpy(places)
+        return self.items[found.clamp(min=0)].masked_fill(found < 0, -1)
+
+
+class VectorSearch:
+    """The items of one ranker by their vectors."""
+
+    def __init__(self, vectors: Tensor, probes: int = FIRST_PROBES) -> None:
+        self.vectors = vectors  # (n_items, d)
+        self.probes = probes  # clusters that are looked at
+        self._groups: tuple[Tensor, Sequence[GroupIndex]] | None = None  # of the last groups
+
+    @classmethod
+    def of(cls, ranker: Ranker[Any], probes: int = FIRST_PROBES) -> "VectorSearch":
+        vectors = ranker.item_vectors()
+        if vectors is None:
+            raise ValueError(f"scores of {ranker.method} are no products of vectors")
+        return cls(vectors, probes)
+
+    @cached_property
+    def _moments(self) -> tuple[Tensor, Tensor]:
+        """(d,) and (d, d) mean and covariance of the item vectors."""
+        exact = self.vectors.double()
+        mean = exact.mean(0)
+        return mean, (exact - mean).T @ (exact - mean) / len(exact)
+
+    def signals(self, queries: Tensor, items: Tensor) -> Tensor:
+        """(b, C) standardised scores of some items (b, C)."""
+        mean, covariance = self._moments
+        exact = queries.double()
+        spread = ((exact @ covariance) * exact).sum(1, keepdim=True).clamp(min=0).sqrt()
+        scores = (self.vectors[items] @ queries[:, :, None]).squeeze(2)
+        centred = scores.double() - (exact @ mean)[:, None]
+        return (centred / spread.where(spread > 0, 1.0)).float()
+
+    def best(self, queries: Tensor, blocked: Tensor, sensitive: Tensor, count: int) -> Tensor:
+        """(b, C) the `count` best items of each group, none of them blocked; -1 for none.
+
+        Where the clusters have too few for a user, all items are scored for this user.
+        """
+        chosen = []
+        for group in self._indices(sensitive):
+            found = group.nearest(queries, SPARE * count, self.probes)
+            is_open = (found >= 0) & ~blocked.gather(1, found.clamp(min=0))
+            place = is_open.cumsum(1)
+            kept = found.masked_fill(~is_open | (place > count), -1)
+            most = min(count, len(group.items))
+            chosen.append(kept.sort(dim=1, descending=True).values[:, :most])
+        items = torch.cat(chosen, dim=1)
+        few = (items < 0).any(1).nonzero().squeeze(1)
+        if len(few):
+            scores = queries[few] @ self.vectors.T
+            items[few] = best_of_groups([scores], blocked[few], sensitive, count)
+        return items
+
+    def clusters(self, sensitive: Tensor) -> int:
+        """Of the larger group."""
+        return max(index.clusters for index in self._indices(sensitive))
+
+    def _indices(self, sensitive: Tensor) -> Sequence[GroupIndex]:
+        if self._groups is None or not torch.equal(self._groups[0], sensitive):
+            both = (sensitive.nonzero().squeeze(1), (~sensitive).nonzero().squeeze(1))
+            self._groups = sensitive, [GroupIndex.of(self.vectors, items) for items in both]
+        return self._groups[1]
+
+
+@dataclass(frozen=True)
+class Recall:
+    """How many of the best items of a ranker are found, and how many clusters that takes."""
+
+    probes: int
+    share: float
+    users: int
+
+    def __str__(self) -> str:
+        text = (
+            f"{100 * self.share:.1f} % of its best items are found by FAISS in {self.probes} "
+            f"clusters (recall on {self.users} users)"
+        )
+        if self.share >= ENOUGH:
+            return text
+        return f"{text}: below {100 * ENOUGH:.0f} % (set retrieval to exact to score all items)"
+
+
+def searched(
+    ranker: Ranker[Any], users: Tensor, queue: Tensor, blocked: Tensor, group: Tensor, count: int
+) -> tuple[VectorSearch, Recall]:
+    """A search that finds nearly all of the best items of these users, and how many it finds.
+
+    Twice as many clusters are looked at until it does, from 8 to all of them.
+    """
+    search, queries = VectorSearch.of(ranker), ranker.user_vectors(users, queue)
+    exact = best_of_groups([ranker.scores(users, queue)], blocked, group, count)
+    while True:
+        found = search.best(queries, blocked, group, count)
+        hits = ((found[:, :, None] == exact[:, None, :]) & (found[:, :, None] >= 0)).sum()
+        share = int(hits) / max(1, int((exact >= 0).sum()))
+        if share >= AIM or search.probes >= search.clusters(group):
+            return search, Recall(search.probes, share, len(users))
+        search.probes *= 2
+
+
+def again(search: VectorSearch | None, ranker: Ranker[Any] | None) -> VectorSearch | None:
+    """The search of a ranker that was fitted again, in as many clusters."""
+    if search is None or ranker is None:
+        return None
+    return VectorSearch.of(ranker, search.probes)

@@ -15,9 +15,8 @@ from torch.nn.functional import embedding_bag
 
 from fairhorizon.data.splits import Split
 from fairhorizon.errors import ConfigError
-from fairhorizon.histories import UserItems
-from fairhorizon.rankers.ranker import Ranker
-from fairhorizon.rankers.weights import (
+from fairhorizon.histories import (
+    UserItems,
     frequent,
     items_to_look_at,
     longest_history,
@@ -26,6 +25,7 @@ from fairhorizon.rankers.weights import (
     weighted_history,
     weights_by_age,
 )
+from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.settings import Search, Settings
 from fairhorizon.vocabulary import OnEpoch
 
@@ -62,7 +62,7 @@ class Ease(Ranker[EaseConfig]):
 
     B = argmin |X - X B|^2 + l2 |B|^2 with diag B = 0, which is I - P diag(1 / diag P) for
     P = (X^T X + l2 I)^-1. X is 1 where a user took an item; with weights, X holds the strength of
-    each row in place of 1 (`rankers/weights.py`), while x_u stays 0 or 1. In a catalogue of more
+    each row in place of 1 (`histories.py`), while x_u stays 0 or 1. In a catalogue of more
     than 20,000 items X has columns for the 12,000 most frequent ones: the others say nothing and
     score 0.
     """

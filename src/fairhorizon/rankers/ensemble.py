@@ -4,9 +4,13 @@ The method `stack` and the warm start of `fcpo` are made of the same `Ensemble`,
 `fit_ensemble`.
 """
 
+import multiprocessing
+import os
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 import numpy as np
 import torch
@@ -14,15 +18,15 @@ from pydantic import AfterValidator, Field, model_validator
 from torch import Tensor
 
 from fairhorizon.data.splits import MOST_TIED, Split, tied_share
+from fairhorizon.errors import DataError
 from fairhorizon.histories import UserItems
 from fairhorizon.rankers.als import Als
+from fairhorizon.rankers.candidates import VectorSearch, again
 from fairhorizon.rankers.ease import MOST_ITEMS, Ease, RecentEase
-from fairhorizon.rankers.fitting import FitJob, Ready, cores, draft_of, fit_all, side_by_side
 from fairhorizon.rankers.gru4rec import Gru4Rec
 from fairhorizon.rankers.itemknn import ItemKnn, RecentItemKnn
 from fairhorizon.rankers.popularity import Popularity
 from fairhorizon.rankers.ranker import Ranker
-from fairhorizon.rankers.retrieval import VectorSearch, again
 from fairhorizon.rankers.ridge import Ridge
 from fairhorizon.rankers.selection import (
     LaterPart,
@@ -35,6 +39,98 @@ from fairhorizon.ranking import standardised
 from fairhorizon.settings import Given, Settings, SettingsError, changed
 from fairhorizon.storage import below
 from fairhorizon.vocabulary import OnEpoch, Protocol
+
+Ready = Mapping[str, Ranker[Any]]  # fitted rankers, by method
+LARGE = 8192  # items; matrices of more take gigabytes, so there are few fits at a time
+FEW = 2
+
+Job = TypeVar("Job")
+Result = TypeVar("Result")
+
+
+def draft_of(kind: type[Ranker[Any]], given: Given, protocol: Protocol, seed: int) -> Ranker[Any]:
+    """A ranker that is not fitted yet; one that validates is given the protocol."""
+    validates = "protocol" in kind.config_class.model_fields
+    known = {"protocol": protocol} if validates else {}
+    return kind(changed(kind.config_class(), {**known, **given}), seed=seed)
+
+
+def fresh(ranker: Ranker[Any]) -> Ranker[Any]:
+    """The same ranker before its fit."""
+    return type(ranker)(ranker.config, seed=ranker.seed)
+
+
+@dataclass(frozen=True)
+class FitJob:
+    """A ranker to be fitted on a log; one that is ready with the same settings is taken as it is.
+
+    The draft stays as it is: the result is another object.
+    """
+
+    draft: Ranker[Any]
+    split: Split
+    ready: Ready = field(default_factory=dict)
+
+    def run(self, on_epoch: OnEpoch | None) -> Ranker[Any] | DataError:
+        known = self.ready.get(self.draft.method)
+        if known is not None and known.config == self.draft.config:
+            return known
+        try:
+            return fresh(self.draft).fit(self.split, on_epoch=on_epoch)
+        except DataError as error:
+            return error
+
+
+def fit_all(jobs: Sequence[FitJob], on_epoch: OnEpoch | None = None) -> list[Ranker[Any] | None]:
+    """The fitted rankers in order, None for one that cannot be fitted on its log."""
+    large = any(job.split.train.n_items > LARGE for job in jobs)
+    results = side_by_side(
+        lambda job: job.run(on_epoch),
+        jobs,
+        lambda job: job.draft.in_thread,
+        at_once=min(FEW, cores()) if large else cores(),
+    )
+    refusals = [result for result in results if isinstance(result, DataError)]
+    if refusals and len(refusals) == len(jobs):
+        raise refusals[0]
+    for text in dict.fromkeys(str(refusal) for refusal in refusals):
+        warnings.warn(f"without one of its rankers: {text}", stacklevel=2)
+    return [None if isinstance(result, DataError) else result for result in results]
+
+
+def side_by_side(
+    work: Callable[[Job], Result],
+    jobs: Sequence[Job],
+    in_thread: Callable[[Job], bool],
+    *,
+    at_once: int,
+) -> list[Result]:
+    """The results of all jobs, in order.
+
+    A job in a thread of its own has one core, also where only one is at work at a time: on several,
+    sums would be rounded otherwise, and the result would depend on the machine. A job that may not
+    be in a thread, because it draws from the generator that threads share, runs in the present one.
+    """
+    with ThreadPoolExecutor(at_once, initializer=torch.set_num_threads, initargs=(1,)) as threads:
+        futures = {
+            number: threads.submit(work, job) for number, job in enumerate(jobs) if in_thread(job)
+        }
+        try:
+            here = {n: work(job) for n, job in enumerate(jobs) if n not in futures}
+            return [here[n] if n in here else futures[n].result() for n in range(len(jobs))]
+        except BaseException:
+            threads.shutdown(cancel_futures=True)
+            raise
+
+
+def cores() -> int:
+    """That this process may use; in one of several processes at work, one."""
+    if multiprocessing.parent_process() is not None:
+        return 1
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
 
 Kinds = Mapping[str, type[Ranker[Any]]]  # classes of rankers by method
 
@@ -398,3 +494,83 @@ def _short(value: object) -> str:
     if isinstance(value, tuple):
         return "/".join(_short(part) for part in value)
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+Name = Literal["ridge", "ease", "ease:recent", "itemknn", "itemknn:recent", "popularity", "gru4rec"]
+
+
+class StackConfig(MemberSettings):
+    """Settings of the stack."""
+
+    rankers: Annotated[tuple[Name, ...], Field(min_length=1)] = (
+        "ridge",
+        "ease:recent",
+        "itemknn:recent",
+        "popularity",
+    )
+    """The rankers whose scores are added up."""
+    adapt: bool = True
+    """Whether the settings of the rankers are chosen on the log; if not, they are the defaults."""
+    protocol: Protocol = Protocol.STANDARD
+    """Which items the lists may show by which settings and weights are chosen."""
+
+
+class Stack(Ranker[StackConfig]):
+    """The weighted sum of several rankers, each with the settings that suit the log.
+
+    score = sum_e w_e z_e, z_e: the scores of ranker e, standardised over the items of a user.
+
+    Settings and weights are chosen by the NDCG of lists over what users took later: settings on the
+    last fifth of every user's training items; weights on these, with rankers fitted on what comes
+    before, and on the validation items, with rankers fitted on the whole training log. A ranker
+    that adds nothing is left out. In a catalogue of which EASE knows but the frequent items, ALS is
+    tried too.
+    """
+
+    method = "stack"
+    uses_weights = True  # those of its rankers that do
+    config_class = StackConfig
+
+    ensemble_: Ensemble
+
+    @property
+    def queue_length(self) -> int:
+        return self.ensemble_.queue_length
+
+    def _learn(self, split: Split, on_epoch: OnEpoch | None) -> None:
+        config = self.config
+        drafts = config.drafts(MEMBERS, config.rankers, split, self.seed)
+        task = EnsembleTask(split, config.protocol, self.seed, on_epoch=on_epoch)
+        given_to = config.given_to if config.adapt else None
+        self.ensemble_ = fit_ensemble(drafts, task, given_to).whole
+
+    def refitted(self, split: Split, *, on_epoch: OnEpoch | None = None) -> Self:
+        """The members fitted again with their settings; their weights stay."""
+        other = type(self)(self.config, seed=self.seed)
+        other.ensemble_ = self.ensemble_.again(split, on_epoch)
+        other.fingerprint_ = split.train.fingerprint()
+        return other
+
+    def score_small_batch(self, users: Tensor, queue: Tensor) -> Tensor:
+        return self.ensemble_.scores(users, queue, few=True)
+
+    def scores(self, users: Tensor, queue: Tensor) -> Tensor:
+        return self.ensemble_.scores(users, queue)
+
+    def tensors(self) -> dict[str, Tensor]:
+        return self.ensemble_.tensors()
+
+    def restore(self, tensors: dict[str, Tensor]) -> None:
+        """The values of the members; who they are and their weights come from `from_parts`."""
+        for number, member in enumerate(self.ensemble_.rankers):
+            member.restore(below(f"expert.{number}.", tensors))
+
+    def description(self) -> dict[str, Any]:
+        return super().description() | {"ensemble": self.ensemble_.description()}
+
+    @classmethod
+    def from_parts(cls, tensors: dict[str, Tensor], description: dict[str, Any]) -> Self:
+        stack = cls(StackConfig.from_file(description["config"]), seed=description["seed"])
+        stack.fingerprint_ = description["fingerprint"]
+        stack.ensemble_ = Ensemble.from_parts(tensors, description["ensemble"], MEMBERS)
+        return stack

@@ -16,8 +16,7 @@ from torch.nn.functional import embedding_bag
 
 from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.splits import Split
-from fairhorizon.rankers.ranker import Ranker
-from fairhorizon.rankers.weights import (
+from fairhorizon.histories import (
     items_to_look_at,
     longest_history,
     popularity_scale,
@@ -25,6 +24,7 @@ from fairhorizon.rankers.weights import (
     weighted_history,
     weights_by_age,
 )
+from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.ranking import rows_at_once
 from fairhorizon.settings import Search, Settings
 from fairhorizon.vocabulary import OnEpoch
@@ -64,7 +64,7 @@ class ItemKnn(Ranker[ItemKnnConfig]):
 
     s_ij = n_ij / sqrt(n_i n_j), the cosine of two items' users. Only the neighbours are stored, for
     large catalogues. With weights, n_ij is the sum over users of x_ui x_uj, x being the strength of
-    a row (`rankers/weights.py`), and n_i = n_ii.
+    a row (`histories.py`), and n_i = n_ii.
     """
 
     method = "itemknn"

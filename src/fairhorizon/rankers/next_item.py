@@ -19,8 +19,13 @@ from fairhorizon.data.splits import Split
 from fairhorizon.errors import DataError
 from fairhorizon.histories import UserItems
 from fairhorizon.rankers.ranker import Ranker, with_one
-from fairhorizon.rankers.sampled_softmax import ItemSample, ItemSampler, sampled_softmax_loss
-from fairhorizon.rankers.training import Validation, train_until_stale
+from fairhorizon.rankers.training import (
+    ItemSample,
+    ItemSampler,
+    Validation,
+    sampled_softmax_loss,
+    train_until_stale,
+)
 from fairhorizon.settings import Choice, Search, Settings
 from fairhorizon.vocabulary import OnEpoch, Protocol
 

@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 
 from fairhorizon.data.splits import Split
+from fairhorizon.histories import strengths
 from fairhorizon.rankers.ranker import Ranker
-from fairhorizon.rankers.weights import strengths
 from fairhorizon.settings import Settings
 from fairhorizon.vocabulary import OnEpoch
 
@@ -17,7 +17,7 @@ class PopularityConfig(Settings):
 class Popularity(Ranker[PopularityConfig]):
     """The most popular items for all users: the score is the count in the training log.
 
-    With weights it is the sum of the strengths of its rows (`rankers/weights.py`).
+    With weights it is the sum of the strengths of its rows (`histories.py`).
     """
 
     method = "popularity"

@@ -29,9 +29,8 @@ from torch.nn.functional import embedding_bag
 
 from fairhorizon.data.splits import Split
 from fairhorizon.errors import ConfigError
-from fairhorizon.histories import UserItems
+from fairhorizon.histories import UserItems, frequent, longest_history, strengths_by_user
 from fairhorizon.rankers.ranker import Ranker
-from fairhorizon.rankers.weights import frequent, longest_history, strengths_by_user
 from fairhorizon.settings import Choice, Search, Settings
 from fairhorizon.vocabulary import OnEpoch
 
@@ -309,7 +308,7 @@ class Ridge(Ranker[RidgeConfig]):
     item that a user takes changes s_u alone. In a catalogue so large that the solve would take
     minutes, only the most frequent items are features: all items are scored, but what a user took
     of rare ones says nothing about the user. With weights, an item to come counts in y_t by the
-    strength of its row (`rankers/weights.py`): what is predicted is how much is taken next.
+    strength of its row (`histories.py`): what is predicted is how much is taken next.
     """
 
     method = "ridge"

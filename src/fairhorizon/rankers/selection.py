@@ -16,9 +16,8 @@ from torch import Tensor
 
 from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.splits import Split, earlier_part
-from fairhorizon.histories import UserItems
+from fairhorizon.histories import UserItems, most_items_read
 from fairhorizon.rankers.ranker import Ranker
-from fairhorizon.rankers.weights import most_items_read
 from fairhorizon.ranking import discount, rows_at_once, standardised, top, users_at_once
 from fairhorizon.settings import Given, Settings, changed
 from fairhorizon.vocabulary import Protocol

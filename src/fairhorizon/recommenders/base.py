@@ -1,40 +1,234 @@
-"""The interface that everything further down speaks to: a recommender."""
+"""The interface of all methods, `Recommender`, with what is asked of one and what it returns.
+
+`FitTask` and `ServingPlan` are requests, checked when they are made; `RankedLists` is the result.
+"""
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
+from typing import Protocol as Interface
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fairhorizon.allocation.engine import Blocks
 from fairhorizon.allocation.guard import ExposureGuard
 from fairhorizon.data.splits import Split
-from fairhorizon.errors import ConfigError
+from fairhorizon.errors import ConfigError, DataError, ModelError
 from fairhorizon.limits.groups import POPULAR_SHARE, popular_group
 from fairhorizon.limits.language import Limit
 from fairhorizon.limits.resolved import ResolvedLimit
 from fairhorizon.limits.step_limits import StepLimit
 from fairhorizon.limits.supported import SupportedLimits, check_supported, own_share
 from fairhorizon.rankers.ranker import Ranker
-from fairhorizon.recommenders.online import OnlineRecommender
+from fairhorizon.recommenders.online import OnlineRecommender, Retraining
 from fairhorizon.recommenders.progress import SILENT, Listener
-from fairhorizon.recommenders.ranked_lists import BlockServing, RankedLists, ValuedItems
-from fairhorizon.recommenders.tasks import (
-    NOTHING_FITTED,
-    FitTask,
-    Fitted,
-    Prerequisite,
-    ServingPlan,
-)
 from fairhorizon.settings import Given, Settings
 from fairhorizon.simulation.dynamics import State
 from fairhorizon.simulation.feedback import Scenario
+
+Floats = NDArray[np.float64]
+NO_PRICES: Mapping[str, float] = MappingProxyType({})
+
+
+@dataclass(frozen=True, eq=False)
+class RankedLists:
+    """Lists of users, best first, with all that is known about their items.
+
+    lists: (n_users, K) item codes, -1 where nothing is left that may be shown.
+    values: (n_users, K) the value of each showing, in units of the user's NDCG
+        (`recommenders/lists/chances.py`); None of a method that has none. NaN where there is no
+        item.
+    scores: (n_users, K) the calibrated chance that the user takes the item next, of a method that
+        calibrates; the score of the ranker otherwise; None where neither is known. NaN where there
+        is no item.
+    prices: what a limit subtracts from the value of an item, by the text of the limit; empty where
+        nothing is priced.
+    """
+
+    lists: NDArray[np.int64]
+    values: Floats | None = None
+    scores: Floats | None = None
+    prices: Mapping[str, float] = field(default_factory=lambda: NO_PRICES)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """For other processes: a mapping that cannot change cannot be pickled."""
+        return RankedLists, (self.lists, self.values, self.scores, dict(self.prices))
+
+    @classmethod
+    def of(
+        cls,
+        lists: Tensor,
+        *,
+        values: Tensor | None = None,
+        scores: Tensor | None = None,
+        prices: Mapping[str, float] = NO_PRICES,
+    ) -> "RankedLists":
+        """From tensors of any device."""
+
+        def numbers(some: Tensor | None) -> Floats | None:
+            return None if some is None else some.cpu().double().numpy()
+
+        return cls(
+            lists.cpu().numpy(), numbers(values), numbers(scores), MappingProxyType(dict(prices))
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class ValuedItems:
+    """Items of some users (b, n), -1 where one may not be shown, with values and chances."""
+
+    items: Tensor
+    values: Tensor
+    chances: Tensor
+
+
+def columns_of(lists: NDArray[np.int64], items: NDArray[np.int64]) -> NDArray[np.int64]:
+    """(b, K) where the items of lists (b, K) stand among the items (b, C) of their row.
+
+    Every item of a list is among those of its row, which are different but for -1; any column where
+    the list has no item.
+    """
+    order = np.argsort(items, axis=1)
+    ordered = np.take_along_axis(items, order, axis=1)
+    # Rows are put one behind the other, so that one search finds the items of all.
+    width = np.int64(1 + max(int(items.max(initial=0)), int(lists.max(initial=0))) + 1)
+    rows = np.arange(len(items))[:, None]
+    at = np.searchsorted((ordered + rows * width).ravel(), (lists + rows * width).ravel())
+    at = (at.reshape(lists.shape) - rows * items.shape[1]).clip(0, items.shape[1] - 1)
+    return np.take_along_axis(order, at, axis=1)
+
+
+def on_lists(lists: Tensor, items: Tensor, numbers: Tensor) -> Tensor:
+    """(b, K) float64: the numbers (b, C) of the items (b, C) at the places of lists (b, K).
+
+    NaN where the list has no item; items as in `columns_of`.
+    """
+    at = torch.from_numpy(columns_of(lists.numpy(), items.numpy()))
+    return numbers.double().gather(1, at).masked_fill(lists < 0, float("nan"))
+
+
+class BlockServing(Interface):
+    """Serves blocks of users together."""
+
+    def block(self, scenario: Scenario, length: int, users: int) -> Any:
+        """The users of a scenario, who are some of so many `users`; made where they are served."""
+
+    def serve_blocks(self, blocks: Blocks, length: int) -> RankedLists:
+        """The lists of the users of all blocks."""
+
+
+@dataclass(frozen=True)
+class EachAlone:
+    """Every user's list depends on nobody else: a block is its lists."""
+
+    served: Callable[[Scenario, int], RankedLists]
+
+    def block(self, scenario: Scenario, length: int, users: int) -> RankedLists:  # noqa: ARG002
+        return self.served(scenario, length)
+
+    def serve_blocks(self, blocks: Blocks, length: int) -> RankedLists:  # noqa: ARG002
+        return joined(blocks.map(_itself))
+
+
+def _itself(block: RankedLists) -> RankedLists:
+    return block
+
+
+def joined(parts: Sequence[RankedLists]) -> RankedLists:
+    """The lists of all users, from those of blocks; the prices are the same in all."""
+
+    def column(name: str) -> np.ndarray | None:
+        tables = [getattr(part, name) for part in parts]
+        return None if tables[0] is None else np.concatenate(tables)
+
+    lists = np.concatenate([part.lists for part in parts])
+    return RankedLists(lists, column("values"), column("scores"), parts[0].prices)
+
+
+class LogPart(StrEnum):
+    """Which part of a training log something is fitted on."""
+
+    WHOLE = "whole"
+    EARLIER = "earlier"  # see data.splits.earlier_part
+
+
+class Prerequisite(NamedTuple):
+    """A ranker that a recommender is made of; fitted once, it can serve several recommenders."""
+
+    method: str
+    part: LogPart = LogPart.WHOLE
+
+
+Fitted = Mapping[Prerequisite, Ranker[Any]]
+NOTHING_FITTED: Fitted = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class FitTask:
+    """What a recommender is fitted to; the parameters of `Recommender.fit`, checked."""
+
+    split: Split
+    group: NDArray[np.bool_]  # (n_items,) whose exposure is limited
+    fitted: Fitted = field(default_factory=dict)
+    listener: Listener = SILENT
+    checkpoint: Path | None = None  # a folder
+    resume: bool = False
+
+    def __post_init__(self) -> None:
+        if not len(self.split.train):
+            raise DataError(
+                f"{self.split.name or 'the split'} has nothing to train on",
+                remedy="a user's last item is for validation and a fifth for test: give more",
+            )
+
+    @classmethod
+    def of(cls, split: Split, sensitive: NDArray[np.bool_] | None = None, **others: Any) -> Self:
+        """For the group that was given, or else for the popular items."""
+        if sensitive is None:
+            sensitive = popular_group(split.train.item_counts())
+        return cls(split, sensitive, **others)
+
+
+@dataclass(frozen=True)
+class ServingPlan:
+    """How a recommender serves in a long run; the parameters of `Recommender.server`."""
+
+    limits: Sequence[StepLimit] = ()
+    list_length: int | None = None  # None: as trained, else 1
+    round_length: int = 100
+    retrain_on: Split | None = None
+    learn: bool = True
+    seed: int | None = None  # None: that of the fit
+    kinds: Tensor | None = None  # (n_items, kinds) the part that each kind has in an item
+
+    def check_log(self, method: str, fingerprint: str) -> None:
+        """Refuse to refit a method to another log than that of its fit."""
+        log = self.retrain_on
+        if log is not None and fingerprint != log.train.fingerprint():
+            raise ModelError(
+                f"{method} was fitted on other data than {log.name or 'this split'} and cannot be "
+                "retrained on it (fit it again)"
+            )
+
+    def check_list_length(self, method: str, own: int) -> None:
+        """For agents that are trained for lists of one length."""
+        if self.list_length not in (None, own):
+            raise ConfigError(
+                f"{method} was trained for lists of {own} and cannot serve lists of "
+                f"{self.list_length} (fit it with list_length={self.list_length})"
+            )
+
+    def retraining(self) -> Retraining | None:
+        """What collects feedback for the refits, where there are any."""
+        return None if self.retrain_on is None else Retraining(self.retrain_on, self.round_length)
 
 
 class Levels(StrEnum):

@@ -9,20 +9,31 @@ from rich.table import Table
 
 from fairhorizon.files import write_copies, written_together
 from fairhorizon.metrics.summary import ACCURACY
-from fairhorizon.report import charts, marks, page
-from fairhorizon.report.charts import LOG, Chart, exposure_chart, save_png
-from fairhorizon.report.grid import Cell, Grid, as_read, number
-from fairhorizon.report.grid import percent as percent_cell
-from fairhorizon.report.headline import TOLERANCE, percent
-from fairhorizon.report.limits import NOTE, how_many_kept, limits_grid
-from fairhorizon.report.marks import Axis
-from fairhorizon.report.styles import GREY, PALETTE, SHAPES, Style, styles_of
+from fairhorizon.report import charts, page
+from fairhorizon.report.charts import (
+    GREY,
+    LOG,
+    PALETTE,
+    SHAPES,
+    Axis,
+    Chart,
+    Style,
+    exposure_chart,
+    save_png,
+    styles_of,
+)
+from fairhorizon.report.limits import NOTE, TOLERANCE, how_many_kept, limits_grid, percent
 from fairhorizon.report.tables import (
     METRICS,
     PAPER_METRICS,
+    Cell,
+    Grid,
+    as_read,
     format_value,
     group_items,
     metric_columns,
+    number_cell,
+    percent_cell,
     units,
 )
 from fairhorizon.studies.audit import (
@@ -31,9 +42,9 @@ from fairhorizon.studies.audit import (
     AuditResult,
     ByRank,
     ItemExposure,
+    ProviderExposure,
     RankExposure,
 )
-from fairhorizon.studies.providers import ProviderExposure
 from fairhorizon.vocabulary import POPULAR
 
 EXPOSURE = tuple(name for name in METRICS if name not in ACCURACY)
@@ -286,8 +297,8 @@ def ranks_grid(by_rank: ByRank) -> Grid:
     lines = [
         [
             Cell(group.group),
-            *(number(100 * by_rank.share(group, first, last), 1) for _, first, last in named),
-            number(100 * group.of_exposure, 1),
+            *(number_cell(100 * by_rank.share(group, first, last), 1) for _, first, last in named),
+            number_cell(100 * group.of_exposure, 1),
         ]
         for group in shown_groups(by_rank)
     ]
@@ -309,7 +320,7 @@ def ranks_chart(by_rank: ByRank) -> Chart:
     ]
     x = Axis("Rank", domain=(1, max(2, len(by_rank.showings))), whole=True)
     y = Axis("Share of showings at this rank", domain=(0.0, 1.0), format=".1%", labels=".0%")
-    panel = charts.panel([marks.lines(rows, marks.by_series(styles), x, y)], height=320)
+    panel = charts.panel([charts.lines(rows, charts.by_series(styles), x, y)], height=320)
     return Chart("Exposure by rank", [panel], styles, columns=1)
 
 
@@ -333,8 +344,8 @@ def providers_grid(providers: Sequence[ProviderExposure], column: str) -> Grid:
             percent_cell(one.of_exposure),
             percent_cell(one.of_training),
             percent_cell(one.of_catalogue),
-            number(one.ratio),
-            number(None if one.best_rank is None else float(one.best_rank), 0),
+            number_cell(one.ratio),
+            number_cell(None if one.best_rank is None else float(one.best_rank), 0),
         ]
         for one in providers
     ]

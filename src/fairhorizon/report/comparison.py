@@ -3,18 +3,26 @@
 Only rows of the same data, protocol and mode are compared.
 """
 
-from collections.abc import Sequence
-from dataclasses import replace
+import csv
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
 from rich.console import Group
 
 from fairhorizon.files import write_copies, write_text, written_together
-from fairhorizon.report import grid, headline
-from fairhorizon.report.grid import Cell, Grid
-from fairhorizon.report.headline import mark_notes, marked
-from fairhorizon.report.limits import limit_content, methods_markdown, methods_section
+from fairhorizon.report.limits import (
+    best_sentence,
+    limit_content,
+    limits_sentence,
+    mark_notes,
+    marked,
+    methods_markdown,
+    methods_section,
+    of_row,
+)
 from fairhorizon.report.page import (
     Folded,
     Heading,
@@ -24,8 +32,21 @@ from fairhorizon.report.page import (
     glossary_section,
     write_page,
 )
-from fairhorizon.report.paper import paper_row
-from fairhorizon.report.tables import PAPER_METRICS, format_value, metric_columns, units
+from fairhorizon.report.tables import (
+    LEGEND,
+    PAPER_METRICS,
+    Cell,
+    Grid,
+    format_value,
+    markdown,
+    metric_columns,
+    p_value_cell,
+    percent_cell,
+    placed,
+    seeds_text,
+    terminal,
+    units,
+)
 from fairhorizon.studies.compare import SignificanceRow
 from fairhorizon.studies.rows import LimitRow, OverSeeds, SummaryRow
 from fairhorizon.vocabulary import POPULAR, Protocol
@@ -94,15 +115,15 @@ def finding(
     rows: Sequence[SummaryRow], tests: Sequence[SignificanceRow], k: int, group: str = POPULAR
 ) -> str:
     """Which method is the most accurate, by how much, and who kept its limit."""
-    sentences = [headline.best_sentence(rows, f"ndcg@{k}", f"NDCG@{k}")]
+    sentences = [best_sentence(rows, f"ndcg@{k}", f"NDCG@{k}")]
     for test in tests:
         if test.metric == f"ndcg@{k}":
             points = f"{100 * test.difference:.2f} points"
-            p = grid.p_value(test.t_test_corrected).text
+            p = p_value_cell(test.t_test_corrected).text
             sentences.append(
                 f"The next method, {test.second}, is {points} behind (p {_equals(p)})."
             )
-    sentences.append(headline.limits_sentence([headline.of_row(row, k) for row in rows], group))
+    sentences.append(limits_sentence([of_row(row, k) for row in rows], group))
     return " ".join(sentences)
 
 
@@ -126,11 +147,11 @@ def comparison_table(
     """For a terminal: a block per data, protocol, mode and K; the paper's figures below ours."""
     found = _blocks(rows, metrics, ks, paper, group)
     blocks = [block for _, blocks in found for block in blocks]
-    notes = [f"{units(metrics)} {grid.LEGEND}.", *([PAPER_NOTE] if _has_paper(blocks) else [])]
+    notes = [f"{units(metrics)} {LEGEND}.", *([PAPER_NOTE] if _has_paper(blocks) else [])]
     notes += mark_notes(rows)
     parts: list[Any] = []
     for block in blocks:
-        parts += [grid.terminal(block), ""]
+        parts += [terminal(block), ""]
     return Group(*parts, *notes)
 
 
@@ -148,7 +169,7 @@ def comparison_markdown(
     notes = [f"{units(metrics)} Best **bold**, second _italic_.", *mark_notes(rows)]
     if _has_paper(blocks):
         notes.append(f"In brackets: the paper. {PAPER_NOTE}")
-    return "\n\n".join([*(grid.markdown(block) for block in blocks), " ".join(notes)]) + "\n"
+    return "\n\n".join([*(markdown(block) for block in blocks), " ".join(notes)]) + "\n"
 
 
 def comparison_section(
@@ -191,7 +212,7 @@ def _blocks(
 
 def _seeds(rows: Sequence[SummaryRow]) -> str:
     counts = sorted({len(row.seeds) for row in rows})
-    return f"{counts[0]} to {counts[-1]} seeds" if len(counts) > 1 else grid.counted(counts[0])
+    return f"{counts[0]} to {counts[-1]} seeds" if len(counts) > 1 else seeds_text(counts[0])
 
 
 def _block(
@@ -220,7 +241,7 @@ def _block(
         if direction != "zero":
             better[column] = direction
     headings = ["Method", *(columns[metric].heading for metric in metrics)]
-    return Grid(headings, grid.placed(lines, better), len(metrics), caption)
+    return Grid(headings, placed(lines, better), len(metrics), caption)
 
 
 def metric_cell(row: OverSeeds, metric: str, k: int, paper: float | None = None) -> Cell:
@@ -243,12 +264,12 @@ def significance_table(
     tests: Sequence[SignificanceRow], caption: str = "Best against second"
 ) -> Group:
     """For a terminal: is the best better than the second, user by user?"""
-    return Group(grid.terminal(_significance(tests, caption)), SIGNIFICANCE_NOTE)
+    return Group(terminal(_significance(tests, caption)), SIGNIFICANCE_NOTE)
 
 
 def significance_markdown(tests: Sequence[SignificanceRow], caption: str = "") -> str:
     """For GitHub."""
-    return f"{grid.markdown(_significance(tests, caption))}\n\n{SIGNIFICANCE_NOTE}\n"
+    return f"{markdown(_significance(tests, caption))}\n\n{SIGNIFICANCE_NOTE}\n"
 
 
 def significance_section(
@@ -263,13 +284,98 @@ def _significance(tests: Sequence[SignificanceRow], caption: str) -> Grid:
     lines = [
         [
             *(Cell(text) for text in (test.metric, test.best, test.second)),
-            grid.percent(test.difference),
-            grid.p_value(test.t_test),
-            grid.p_value(test.t_test_corrected),
-            grid.p_value(test.bootstrap),
-            grid.p_value(test.bootstrap_corrected),
+            percent_cell(test.difference),
+            p_value_cell(test.t_test),
+            p_value_cell(test.t_test_corrected),
+            p_value_cell(test.bootstrap),
+            p_value_cell(test.bootstrap_corrected),
             Cell(str(test.users), test.users),
         ]
         for test in tests
     ]
     return Grid(headings, lines, len(headings) - 3, caption)
+
+
+# ---- What the paper itself reports.
+
+PAPER_METRICS_AT = (5, 10, 20)
+NEAR = 0.05  # a level this near to the popularity rate that a row of the paper reached
+
+
+def _read_table() -> dict[str, dict[str, dict[str, tuple[float, ...]]]]:
+    """The paper's table: dataset -> its name there -> metric -> percent at 5, 10 and 20."""
+    table: dict[str, dict[str, dict[str, tuple[float, ...]]]] = {}
+    text = (files("fairhorizon.report") / "paper.csv").read_text(encoding="utf-8")
+    for line in csv.DictReader(text.splitlines()):
+        values = tuple(float(line[f"at_{k}"]) for k in PAPER_METRICS_AT)
+        methods = table.setdefault(line["dataset"], {})
+        methods.setdefault(line["method"], {})[line["metric"]] = values
+    return table
+
+
+PAPER_TABLE = _read_table()
+NAMES = {
+    "mf": "MF",
+    "bpr": "BPR-MF",
+    "ncf": "NCF",
+    "lird": "LIRD",
+    "mf+foe": "MF-FOE",
+    "bpr+foe": "BPR-FOE",
+    "ncf+foe": "NCF-FOE",
+}
+FCPO = "fcpo:paper"
+FCPO_LEVELS = ("FCPO-1", "FCPO-2", "FCPO-3")  # trained at alpha' = 1, 0.8 and 0.4
+
+# dataset -> what makes the lists -> candidates per user (None: all items) -> hours on one core
+# for all users, lists of 100
+PAPER_HOURS: dict[str, dict[str, dict[int | None, float]]] = {
+    "ml-100k": {"foe": {200: 1.5, 400: 6.5, 800: 60.5}, "fcpo": {None: 3.0}},
+    "ml-1m": {"foe": {200: 10.5, 400: 43.5, 800: 397.0}, "fcpo": {None: 11.55}},
+}
+
+
+@dataclass(frozen=True)
+class PaperRow:
+    """A row of the paper's table: its name there, and metrics as fractions."""
+
+    name: str
+    metrics: Mapping[str, float]
+
+
+def paper_row(dataset: str, method: str, level: float | None = None) -> PaperRow | None:
+    """The paper's row for a method of ours, named without its level; None where it has none.
+
+    A level (`fcpo:paper` at 0.65, `mf+foe` at 0.9) has to be within 0.05 of the popularity rate
+    at 20 that the paper's row reached: the two are compared at the same fairness.
+    """
+    table = PAPER_TABLE.get(dataset, {})
+    if method == FCPO and level is None:  # no saying which of the three
+        return None
+    names = FCPO_LEVELS if method == FCPO else (NAMES.get(method, ""),)
+    reached = {
+        name: table[name]["popularity_rate"][PAPER_METRICS_AT.index(20)] / 100
+        for name in names
+        if name in table
+    }
+    if not reached:
+        return None
+    name = names[0]
+    if level is not None:
+        name = min(reached, key=lambda name: abs(reached[name] - level))
+        if abs(reached[name] - level) > NEAR:
+            return None
+    return PaperRow(name, _fractions(table[name]))
+
+
+def paper_hours(dataset: str, step: str, candidates: int | None) -> float | None:
+    """The paper's hours for `fcpo`, or for any ranker behind `foe`; None where it gives none."""
+    hours = PAPER_HOURS.get(dataset, {}).get(step, {})
+    return hours.get(None if step == "fcpo" else candidates)
+
+
+def _fractions(percents: dict[str, tuple[float, ...]]) -> dict[str, float]:
+    return {
+        f"{metric}@{k}": value / 100
+        for metric, values in percents.items()
+        for k, value in zip(PAPER_METRICS_AT, values, strict=True)
+    }

@@ -7,15 +7,24 @@ from rich.console import Group
 from rich.text import Text
 
 from fairhorizon.files import written_together
-from fairhorizon.report import grid, long_charts, long_tables, long_term, page
-from fairhorizon.report.charts import LOG, Chart, exposure_chart, save_png
+from fairhorizon.report import long_charts, long_term, page
+from fairhorizon.report.charts import LOG, Chart, exposure_chart, save_png, styles_of
 from fairhorizon.report.frontier import frontier_chart
-from fairhorizon.report.grid import Cell, Grid
-from fairhorizon.report.headline import Kept, limits_sentence, mark_notes, marked, of_row
+from fairhorizon.report.limits import Kept, limits_sentence, mark_notes, marked, of_row
 from fairhorizon.report.long_charts import Span
 from fairhorizon.report.page import Definitions, Folded, Section
-from fairhorizon.report.styles import styles_of
-from fairhorizon.report.tables import MISSING, group_items, group_title, metric_columns
+from fairhorizon.report.tables import (
+    MISSING,
+    Better,
+    Cell,
+    Grid,
+    group_items,
+    group_title,
+    metric_columns,
+    percent_cell,
+    placed,
+    terminal,
+)
 from fairhorizon.studies.demo import DemoResult
 from fairhorizon.studies.long_results import LongTermResult
 from fairhorizon.studies.rows import SummaryRow
@@ -32,7 +41,7 @@ LONG_RUN = (
     "quota is kept over rounds of {round} items per user, by the groups at their start."
 )
 COLUMNS = ("popularity_rate", "ndcg", "recall", "gini")
-BETTER: dict[int, grid.Better] = {4: "more", 5: "more", 6: "less"}
+BETTER: dict[int, Better] = {4: "more", 5: "more", 6: "less"}
 METHODS = {
     "popularity": "shows everybody the most popular items that they have not taken yet",
     "NAME+quota": "a ranker, but of every list at most that share is of the limited group",
@@ -53,10 +62,10 @@ def intro(group: str) -> str:
 def demo_tables(result: DemoResult, k: int) -> Group:
     """For a terminal: all methods at the levels, and the long run."""
     return Group(
-        grid.terminal(levels_grid(result, k)),
+        terminal(levels_grid(result, k)),
         Text(f"In percent. * best, + second at a limit. {_notes(result)}\n"),
         Text(f"The long run: {_long_words(result.long_run)}"),
-        long_tables.summary_table(result.long_run.steps, result.group),
+        long_term.summary_table(result.long_run.steps, result.group),
     )
 
 
@@ -71,7 +80,7 @@ def write_demo_report(out: Path, result: DemoResult, ks: Sequence[int], command:
     }
     for name, chart in charts.items():
         save_png(out / f"{name}.png", chart)
-    run = long_tables.summary_section(result.long_run.steps, result.group, title="The long run")
+    run = long_term.summary_section(result.long_run.steps, result.group, title="The long run")
     page.write_page(
         out / "index.html",
         title=f"FairHorizon on {result.dataset}",
@@ -105,7 +114,7 @@ def levels_grid(result: DemoResult, k: int) -> Grid:
     lines: list[list[Cell]] = []
     for limit in (1.0, *result.levels):
         same = [row for row in result.rows if row.alpha_prime == limit]
-        lines += grid.placed([_line(row, k) for row in same], BETTER)
+        lines += placed([_line(row, k) for row in same], BETTER)
     names = [group_title(result.group), *(f"{columns[name].heading}@{k}" for name in COLUMNS[1:])]
     return Grid(["Limit", "Method", "Kept", *names], lines, len(COLUMNS))
 
@@ -116,7 +125,7 @@ def _line(row: SummaryRow, k: int) -> list[Cell]:
     bound, kept = words if limit.has_limit else ("none", MISSING)
     name = marked(row).replace(row.method, row.name)
     values = (row.spread(f"{metric}@{k}").mean for metric in COLUMNS)
-    return [Cell(bound), Cell(name), Cell(kept), *map(grid.percent, values)]
+    return [Cell(bound), Cell(name), Cell(kept), *map(percent_cell, values)]
 
 
 def _notes(result: DemoResult) -> str:

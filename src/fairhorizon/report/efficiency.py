@@ -6,14 +6,11 @@ from pathlib import Path
 from rich.console import Group
 
 from fairhorizon.files import write_copies, written_together
-from fairhorizon.report import charts, grid, marks
-from fairhorizon.report.charts import Chart, save_png
-from fairhorizon.report.grid import Cell, Grid
-from fairhorizon.report.marks import Spec
+from fairhorizon.report import charts
+from fairhorizon.report.charts import GREY, SHAPES, Chart, Spec, save_png, styles_of
+from fairhorizon.report.comparison import paper_hours
 from fairhorizon.report.page import Section, commands_section, write_page
-from fairhorizon.report.paper import paper_hours
-from fairhorizon.report.styles import GREY, SHAPES, styles_of
-from fairhorizon.report.tables import MISSING
+from fairhorizon.report.tables import MISSING, Cell, Grid, number_cell, terminal
 from fairhorizon.studies.efficiency import EfficiencyRow
 
 HOUR = 3600
@@ -52,7 +49,7 @@ def write_efficiency(
 
 def efficiency_table(rows: Sequence[EfficiencyRow], caption: str = "Time to recommend") -> Group:
     """For a terminal."""
-    return Group(grid.terminal(_grid(rows, caption)), NOTE)
+    return Group(terminal(_grid(rows, caption)), NOTE)
 
 
 def finding(rows: Sequence[EfficiencyRow]) -> str:
@@ -92,16 +89,16 @@ def efficiency_chart(rows: Sequence[EfficiencyRow]) -> Chart:
     axis = {"title": "Seconds, logarithmic", "format": "~g", "tickCount": 6}
     x = {"field": "seconds", "type": "quantitative", "scale": scale, "axis": axis}
     order = [row["label"] for row in values]
-    y = marks.word("label", sort=order, axis={"title": None, "labelLimit": 220, "grid": False})
-    tooltip = [marks.word("label", title=" "), marks.word("time", title="Time")]
-    colour = marks.by_series(styles)["color"]
+    y = charts.word("label", sort=order, axis={"title": None, "labelLimit": 220, "grid": False})
+    tooltip = [charts.word("label", title=" "), charts.word("time", title="Time")]
+    colour = charts.by_series(styles)["color"]
     bar = {"x": x, "x2": {"datum": domain[0]}, "y": y, "color": colour, "tooltip": tooltip}
     layers = [
-        marks.layered(
+        charts.layered(
             [
-                marks.mark("bar", bar, size=18),
-                marks.mark(
-                    "text", {"x": x, "y": y, "text": marks.word("time")}, align="left", dx=5
+                charts.mark("bar", bar, size=18),
+                charts.mark(
+                    "text", {"x": x, "y": y, "text": charts.word("time")}, align="left", dx=5
                 ),
             ],
             values,
@@ -110,7 +107,7 @@ def efficiency_chart(rows: Sequence[EfficiencyRow]) -> Chart:
     if theirs:
         point = {"x": x, "y": y, "tooltip": tooltip}
         style = {"shape": DIAMOND, "filled": True, "size": 130, "color": GREY, "opacity": 1}
-        layers.append(marks.mark("point", point, theirs, **style))
+        layers.append(charts.mark("point", point, theirs, **style))
     panel = charts.panel(layers, height=30 * len(rows) + 20)
     return Chart(_what(rows), [panel], reading=READING if theirs else "", columns=1)
 
@@ -164,7 +161,7 @@ def _grid(rows: Sequence[EfficiencyRow], caption: str) -> Grid:
                 Cell(duration(seconds), seconds),
                 Cell(MISSING if theirs is None else duration(theirs), theirs),
                 Cell(MISSING) if theirs is None else _ratio(theirs / seconds),
-                grid.number(1000 * seconds / row.users),
+                number_cell(1000 * seconds / row.users),
                 Cell(str(row.users), row.users),
                 Cell(str(row.length), row.length),
             ]

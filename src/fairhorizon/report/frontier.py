@@ -7,6 +7,7 @@ None.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +17,26 @@ from rich.text import Text
 
 from fairhorizon.files import write_copies, written_together
 from fairhorizon.metrics.hypervolume import dominated_area
-from fairhorizon.report import charts, grid, headline, marks
-from fairhorizon.report.charts import Chart, save_png
-from fairhorizon.report.grid import Cell, Grid
-from fairhorizon.report.label_placement import SIDES, Side, sides_of
-from fairhorizon.report.limits import limit_content, methods_section
-from fairhorizon.report.marks import Axis, Spec
+from fairhorizon.report import charts
+from fairhorizon.report.charts import Axis, Chart, Spec, Style, save_png, styles_of
+from fairhorizon.report.limits import (
+    best_sentence,
+    limit_content,
+    limits_sentence,
+    methods_section,
+    of_row,
+)
 from fairhorizon.report.page import Section, commands_section, write_page
-from fairhorizon.report.styles import Style, styles_of
-from fairhorizon.report.tables import MISSING, group_items
-from fairhorizon.studies.frontier import HypervolumeRow
+from fairhorizon.report.tables import (
+    MISSING,
+    Cell,
+    Grid,
+    group_items,
+    percent_cell,
+    placed,
+    terminal,
+)
+from fairhorizon.studies.compare import HypervolumeRow
 from fairhorizon.studies.rows import LimitRow, OverSeeds, SummaryRow
 from fairhorizon.vocabulary import POPULAR
 
@@ -73,8 +84,8 @@ def write_frontier(
     }
     measured = [methods_section(limits)] if limits else []
     save_png(out / "frontier.png", frontier_chart(curves, k, group))
-    best = headline.best_sentence(rows, f"ndcg@{k}", f"NDCG@{k}")
-    kept = headline.limits_sentence([headline.of_row(row, k) for row in rows], group)
+    best = best_sentence(rows, f"ndcg@{k}", f"NDCG@{k}")
+    kept = limits_sentence([of_row(row, k) for row in rows], group)
     write_page(
         out / "index.html",
         title=f"Accuracy and fairness on {rows[0].dataset}",
@@ -159,21 +170,21 @@ def _layers(
         for row in own
     ]
     names = {"level": "Level", "ndcg": "NDCG, %", "gini": "Gini, %", "share": f"{group}, %"}
-    more = [marks.word(field, title=title) for field, title in names.items()]
+    more = [charts.word(field, title=title) for field, title in names.items()]
     sides = sides_of([(row["x"], row["y"], len(row["level"])) for row in rows])
     rows = [row | {"side": side.value} for row, side in zip(rows, sides, strict=True)]
-    drawn = marks.lines(rows, marks.by_series(styles), x, y)
+    drawn = charts.lines(rows, charts.by_series(styles), x, y)
     line, points = drawn["layer"]
-    points["encoding"]["tooltip"] = [marks.word("series", title=" "), *more]
+    points["encoding"]["tooltip"] = [charts.word("series", title=" "), *more]
     # without a level or without room: when its line is pointed at
     texts = [
-        marks.mark(
+        charts.mark(
             "text",
             {
-                **{"x": x.of("x"), "y": y.of("y"), "text": marks.word("level")},
-                "opacity": marks.if_(marks.IS_FOCUS, 1, 0)
+                **{"x": x.of("x"), "y": y.of("y"), "text": charts.word("level")},
+                "opacity": charts.if_(charts.IS_FOCUS, 1, 0)
                 if side is Side.NONE
-                else marks.in_focus(),
+                else charts.in_focus(),
             },
             fontSize=10,
             **style,
@@ -245,7 +256,7 @@ def hypervolume_table(
 ) -> Group:
     """For a terminal."""
     area = _area_grid(hypervolume_rows(curves, k), k, group)
-    return Group(grid.terminal(replace(area, caption=caption)), Text(area_note(group)))
+    return Group(terminal(replace(area, caption=caption)), Text(area_note(group)))
 
 
 def _area_grid(rows: Sequence[HypervolumeRow], k: int, group: str) -> Grid:
@@ -255,9 +266,91 @@ def _area_grid(rows: Sequence[HypervolumeRow], k: int, group: str) -> Grid:
         [
             Cell(row.method),
             Cell(str(row.levels), row.levels),
-            grid.percent(row.gini_area),
-            grid.percent(row.popularity_area),
+            percent_cell(row.gini_area),
+            percent_cell(row.popularity_area),
         ]
         for row in rows
     ]
-    return Grid(headings, grid.placed(lines, {2: "more", 3: "more"}), 3)
+    return Grid(headings, placed(lines, {2: "more", 3: "more"}), 3)
+
+
+# ---- Where to write beside the points of a chart: neither on points nor on other texts.
+
+Box = tuple[float, float, float, float]  # left, bottom, right, top
+
+# of a panel in the units of a letter: its width is 6 pixels, its height 11
+PANEL_WIDTH, PANEL_HEIGHT = 58.0, 34.0
+POINT = 0.6  # half the width of a point
+
+
+class Side(Enum):
+    """Of a point, where its text stands."""
+
+    ABOVE = "above"
+    BELOW = "below"
+    RIGHT = "right"
+    LEFT = "left"
+    NONE = "none"  # no room
+
+
+# the properties of a text mark
+SIDES: dict[Side, dict[str, Any]] = {
+    Side.ABOVE: {"dy": -10},
+    Side.BELOW: {"dy": 11},
+    Side.RIGHT: {"dx": 7, "align": "left"},
+    Side.LEFT: {"dx": -7, "align": "right"},
+    Side.NONE: {"dy": -10},
+}
+
+
+def sides_of(points: Sequence[tuple[float | None, float | None, int]]) -> list[Side]:
+    """The side of each point (x, y, letters) with room, taken one after the other."""
+    placed = _in_letters(points)
+    taken = [_around(x, y, POINT, POINT) for x, y in placed if x == x]
+    sides = []
+    for (x, y), (_, _, letters) in zip(placed, points, strict=True):
+        for side in SIDES:
+            box = _box(x, y, letters, side)
+            if side is Side.NONE or not any(_overlap(box, other) for other in taken):
+                break
+        sides.append(side)
+        if side is not Side.NONE:
+            taken.append(box)
+    return sides
+
+
+def _in_letters(
+    points: Sequence[tuple[float | None, float | None, int]],
+) -> list[tuple[float, float]]:
+    """Points on the panel; NaN where there is none."""
+    known = [(x, y) for x, y, _ in points if x is not None and y is not None]
+    if not known:
+        return [(float("nan"), float("nan"))] * len(points)
+    (left, bottom), (right, top) = (
+        tuple(edge(values) for values in zip(*known, strict=True)) for edge in (min, max)
+    )
+    across, up = (right - left) or 1.0, (top - bottom) or 1.0
+    return [
+        (PANEL_WIDTH * (x - left) / across, PANEL_HEIGHT * (y - bottom) / up)
+        if x is not None and y is not None
+        else (float("nan"), float("nan"))
+        for x, y, _ in points
+    ]
+
+
+def _box(x: float, y: float, letters: int, side: Side) -> Box:
+    half = letters / 2
+    right, up = {
+        Side.RIGHT: (1.2 + half, 0.0),
+        Side.LEFT: (-1.2 - half, 0.0),
+        Side.BELOW: (0.0, -1.1),
+    }.get(side, (0.0, 1.1))
+    return _around(x + right, y + up, half, 0.45)
+
+
+def _around(x: float, y: float, width: float, height: float) -> Box:
+    return x - width, y - height, x + width, y + height
+
+
+def _overlap(one: Box, other: Box) -> bool:
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]

@@ -9,17 +9,50 @@ from rich.console import Group
 from rich.text import Text
 
 from fairhorizon.files import write_copies, write_text, written_together
-from fairhorizon.report import grid
-from fairhorizon.report.charts import Chart, save_png
+from fairhorizon.report.charts import (
+    Axis,
+    Chart,
+    Plot,
+    by_series,
+    in_focus,
+    layered,
+    mark,
+    panel,
+    save_png,
+    styles_of,
+    word,
+)
 from fairhorizon.report.comparison import metric_cell
 from fairhorizon.report.frontier import frontier_chart
-from fairhorizon.report.grid import NOT_SHOWN, Cell, Grid, interval
-from fairhorizon.report.headline import listed, mark_notes, marked, percent
-from fairhorizon.report.limits import methods_markdown, methods_section, methods_table
+from fairhorizon.report.limits import (
+    listed,
+    mark_notes,
+    marked,
+    methods_markdown,
+    methods_section,
+    methods_table,
+    percent,
+)
 from fairhorizon.report.page import Folded, Section, commands_section, glossary_section, write_page
-from fairhorizon.report.tables import MISSING, group_items, metric_columns, short_title, units
-from fairhorizon.report.who_pays import WHO_PAYS_NOTE, who_pays_grids, who_pays_section
-from fairhorizon.studies.levels import GainRow, LevelResults, LevelRow
+from fairhorizon.report.tables import (
+    LEGEND,
+    MISSING,
+    NOT_SHOWN,
+    Cell,
+    Grid,
+    group_items,
+    interval_cell,
+    markdown,
+    metric_columns,
+    p_value_cell,
+    percent_cell,
+    placed,
+    seeds_text,
+    short_title,
+    terminal,
+    units,
+)
+from fairhorizon.studies.levels import GainRow, LevelResults, LevelRow, UserGroupRow
 
 INTRO = (
     "Every method under the same limits on the share of {items} in its lists. FCPO is served at "
@@ -181,15 +214,15 @@ def levels_table(results: LevelResults) -> Group:
     """For a terminal."""
     parts: list[Any] = []
     for level, places in level_grids(results):
-        parts += [grid.terminal(level), "", grid.terminal(places), ""]
-    legend = f"{units(COLUMNS)} {grid.LEGEND}. {_notes(results.rows)}"
+        parts += [terminal(level), "", terminal(places), ""]
+    legend = f"{units(COLUMNS)} {LEGEND}. {_notes(results.rows)}"
     parts += [Text(legend), Text(by_place_note(results.group))]
     if results.limits:
         parts += ["", methods_table(results.limits)]
     if results.gains:
-        table = grid.terminal(gains_grid(results, narrow=True))
+        table = terminal(gains_grid(results, narrow=True))
         parts += ["", table, Text(_gains_note(results, narrow=True))]
-    for table in map(grid.terminal, who_pays_grids(results)):
+    for table in map(terminal, who_pays_grids(results)):
         parts += ["", table]
     return Group(*parts, *([Text(WHO_PAYS_NOTE)] if results.who_pays else []))
 
@@ -197,16 +230,16 @@ def levels_table(results: LevelResults) -> Group:
 def levels_markdown(results: LevelResults) -> str:
     """For GitHub: best bold, second italic."""
     pairs = level_grids(results)
-    parts = [grid.markdown(level) for level, _ in pairs]
+    parts = [markdown(level) for level, _ in pairs]
     parts.append(f"{units(COLUMNS)} Best **bold**, second _italic_. {_notes(results.rows)}")
-    parts += [grid.markdown(places) for _, places in pairs]
+    parts += [markdown(places) for _, places in pairs]
     parts.append(by_place_note(results.group))
     if results.limits:
         parts.append(methods_markdown(results.limits).rstrip())
     if results.gains:
-        parts += [grid.markdown(gains_grid(results)), _gains_note(results)]
+        parts += [markdown(gains_grid(results)), _gains_note(results)]
     if results.who_pays:
-        parts += [*map(grid.markdown, who_pays_grids(results)), WHO_PAYS_NOTE]
+        parts += [*map(markdown, who_pays_grids(results)), WHO_PAYS_NOTE]
     return "\n\n".join(parts) + "\n"
 
 
@@ -269,7 +302,7 @@ def _level_grid(rows: Sequence[LevelRow], k: int, group: str) -> Grid:
     columns, first = metric_columns(group), rows[0]
     caption = (
         f"{_capital(limit_words(first, group))} in lists of {k}: {first.dataset}, "
-        f"{first.protocol} protocol, {first.mode}, {grid.counted(len(first.seeds))}"
+        f"{first.protocol} protocol, {first.mode}, {seeds_text(len(first.seeds))}"
     )
     better: dict[int, Literal["more", "less"]] = {}
     for column, metric in enumerate(COLUMNS, 2):
@@ -285,7 +318,7 @@ def _level_grid(rows: Sequence[LevelRow], k: int, group: str) -> Grid:
         ]
         for row in rows
     ]
-    return Grid(headings, grid.placed(lines, better), len(COLUMNS), caption)
+    return Grid(headings, placed(lines, better), len(COLUMNS), caption)
 
 
 def _by_place(rows: Sequence[LevelRow], k: int, group: str) -> Grid:
@@ -339,11 +372,11 @@ def gains_grid(results: LevelResults, *, narrow: bool = False) -> Grid:
             limit_cell(row.level, row.limit, row.counting),
             Cell(row.method),
             Cell(row.rival + (BEST_RIVAL if row.best_rival else "")),
-            grid.percent(row.ndcg),
-            *([] if narrow else [grid.percent(row.rival_ndcg)]),
-            grid.percent(row.difference),
-            interval(row.low, row.high),
-            grid.percent(row.gain) if row.is_shown else Cell(NOT_SHOWN),
+            percent_cell(row.ndcg),
+            *([] if narrow else [percent_cell(row.rival_ndcg)]),
+            percent_cell(row.difference),
+            interval_cell(row.low, row.high),
+            percent_cell(row.gain) if row.is_shown else Cell(NOT_SHOWN),
             *([] if narrow else _fairness(row)),
         ]
         for row in results.gains
@@ -353,9 +386,145 @@ def gains_grid(results: LevelResults, *, narrow: bool = False) -> Grid:
 
 
 def _fairness(row: GainRow) -> list[Cell]:
-    differences = (grid.percent(value) for value in (row.gini_difference, row.rate_difference))
-    return [*differences, grid.p_value(row.t_test)]
+    differences = (percent_cell(value) for value in (row.gini_difference, row.rate_difference))
+    return [*differences, p_value_cell(row.t_test)]
 
 
 def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
+
+
+# ---- Who pays: thirds of the users, with the limit and without.
+
+TITLE = "Who pays for the limit"
+CHART_TITLE = "What the limit changes for whom"
+WHO_PAYS_NOTE = (
+    "Users with test items in thirds of equal size, by their number of training items (activity) "
+    "and by the share of these outside the limited group (taste for the tail). NDCG in percent, "
+    "Change in percentage points with its interval of 95 % confidence, paired over users. FCPO and "
+    "the best other method of each level, where they can serve without a limit."
+)
+READING = (
+    "The change of NDCG by the limit, in percentage points, with its interval of 95 % confidence. "
+    "Left of 0: these users pay."
+)
+TRAIT_HEIGHT = 34  # pixels of a third of users
+
+
+def who_pays_grids(results: LevelResults) -> list[Grid]:
+    """A table for each limit."""
+    return [_table(rows, results) for rows in _by_limit(results.who_pays)]
+
+
+def who_pays_section(results: LevelResults) -> list[Section]:
+    """For a page: the chart, and the tables; none where nobody was looked at."""
+    if not results.who_pays:
+        return []
+    tables = [
+        Folded(table.caption, replace(table, caption=""), is_open=number == 0)
+        for number, table in enumerate(who_pays_grids(results))
+    ]
+    return [Section(TITLE, [who_pays_chart(results), *tables], WHO_PAYS_NOTE)]
+
+
+def _by_limit(rows: Sequence[UserGroupRow]) -> list[list[UserGroupRow]]:
+    limits = dict.fromkeys(row.limit for row in rows)
+    return [[row for row in rows if row.limit == limit] for limit in limits]
+
+
+def _limit(row: UserGroupRow, group: str) -> str:
+    words = f"at most {100 * row.level:g} % {group_items(group)}"
+    return f"{words} {row.counting}" if row.counting else words
+
+
+def _table(rows: Sequence[UserGroupRow], results: LevelResults) -> Grid:
+    k = results.k
+    headings = ("Method", "Users", "Number", "Without", f"NDCG@{k}", "Change", "95 %")
+    lines = [
+        [
+            Cell(row.method),
+            Cell(f"{_third(row)} ({_range(row)})"),
+            Cell(f"{row.users:,}", row.users),
+            percent_cell(row.without),
+            percent_cell(row.limited),
+            percent_cell(row.difference),
+            interval_cell(row.low, row.high),
+        ]
+        for row in rows
+    ]
+    caption = f"Who pays, {_limit(rows[0], results.group)}"
+    return Grid(headings, lines, len(headings) - 2, caption)
+
+
+def _third(row: UserGroupRow) -> str:
+    return f"{row.trait}, {row.third}"
+
+
+def _range(row: UserGroupRow) -> str:
+    """The values of the trait: numbers of items, or shares in percent."""
+    if max(row.largest, row.smallest) <= 1 and row.trait != "activity":
+        return f"{100 * row.smallest:.0f} to {100 * row.largest:.0f} %"
+    return f"{row.smallest:.0f} to {row.largest:.0f}"
+
+
+def who_pays_chart(results: LevelResults) -> Chart:
+    """A panel for each limit: thirds of the users, a mark with its interval for each method."""
+    methods = dict.fromkeys(row.method for row in results.who_pays)
+    styles = styles_of(methods)
+    ends = [
+        100 * end
+        for row in results.who_pays
+        for end in (row.low, row.high, row.difference, 0.0)
+        if end is not None
+    ]
+    x = Axis(f"change of NDCG@{results.k}", domain=(min(ends) - 0.1, max(ends) + 0.1))
+    encodings = by_series(styles)
+    panels = [
+        _panel(rows, x, encodings, list(methods), _limit(rows[0], results.group))
+        for rows in _by_limit(results.who_pays)
+    ]
+    return Chart(CHART_TITLE, panels, styles, reading=READING)
+
+
+def _panel(
+    rows: Sequence[UserGroupRow],
+    x: Axis,
+    styles: dict[str, dict[str, object]],
+    methods: list[str],
+    title: str,
+) -> Plot:
+    thirds = list(dict.fromkeys(map(_third, rows)))
+    data = [
+        {
+            "series": row.method,
+            "users": _third(row),
+            "x": 100 * row.difference,
+            "low": 100 * (row.difference if row.low is None else row.low),
+            "high": 100 * (row.difference if row.high is None else row.high),
+        }
+        for row in rows
+    ]
+    place = {
+        "y": word("users", sort=thirds, axis={"title": None, "labelLimit": 220}),
+        "yOffset": word("series", sort=methods),
+        "color": styles["color"],
+        "opacity": in_focus(),
+    }
+    tooltip = [word("series", title=" "), word("users", title="users"), x.tooltip("x")]
+    layers = [
+        mark("rule", {"x": x.of("zero")}, [{"zero": 0}], strokeDash=[4, 3]),
+        layered(
+            [
+                mark("bar", place | {"x": x.of("low"), "x2": {"field": "high"}}, size=3),
+                mark(
+                    "point",
+                    place | {"x": x.of("x"), "shape": styles["shape"], "tooltip": tooltip},
+                    filled=True,
+                    size=55,
+                ),
+            ],
+            data,
+            hides=True,
+        ),
+    ]
+    return panel(layers, height=TRAIT_HEIGHT * len(thirds), title=title[:1].upper() + title[1:])

@@ -1,6 +1,7 @@
 """Whether limits were kept, in words and as a table."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Group
@@ -8,9 +9,106 @@ from rich.text import Text
 
 from fairhorizon.limits.measured import LimitOutcome, verdict_of
 from fairhorizon.report import page
-from fairhorizon.report.grid import Cell, Grid, markdown, number, percent, terminal
-from fairhorizon.report.tables import MISSING
-from fairhorizon.studies.rows import LimitRow
+from fairhorizon.report.tables import (
+    MISSING,
+    Cell,
+    Grid,
+    group_items,
+    markdown,
+    number_cell,
+    percent_cell,
+    terminal,
+)
+from fairhorizon.studies.rows import LimitRow, OverSeeds, SummaryRow
+
+TOLERANCE = 0.0005  # of a share: what is over the limit by less counts as kept
+NAMED = 3  # of many that broke their limit
+LIMIT_MISSED = " †"
+LIMIT_MISSED_NOTE = (
+    "† under some seed no evaluated round of the training kept the limit: the policy of its last "
+    "round serves."
+)
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A limit on a share, and the share that was found; None: not measured."""
+
+    method: str
+    limit: float
+    share: float | None
+
+    @property
+    def is_kept(self) -> bool:
+        return self.share is not None and self.share <= self.limit + TOLERANCE
+
+    @property
+    def has_limit(self) -> bool:
+        return self.limit < 1
+
+
+def of_row(row: SummaryRow, k: int) -> Kept:
+    return Kept(row.method, row.alpha_prime, row.spread(f"popularity_rate@{k}").mean)
+
+
+def limits_sentence(found: Sequence[Kept], group: str) -> str:
+    """Which limits on the share of the group were kept, and which were not."""
+    limited = [one for one in found if one.has_limit]
+    items = group_items(group)
+    if not limited:
+        return f"No method had a limit on {items}."
+    broken = [one for one in limited if not one.is_kept]
+    if not broken:
+        if len(limited) == 1:
+            (one,) = limited
+            return f"{one.method} kept its limit: {_share(one)} {items}, at most {_limit(one)}."
+        return f"All {len(limited)} limits on {items} were kept."
+    named = [f"{one.method} ({_share(one)}, at most {_limit(one)})" for one in broken[:NAMED]]
+    more = len(broken) - len(named)
+    words = ", ".join(named) + (f" and {more} more" if more else "")
+    kept = len(limited) - len(broken)
+    return f"{kept} of {len(limited)} limits on {items} kept; not kept by {words}."
+
+
+def best_sentence(rows: Sequence[OverSeeds], metric: str, heading: str) -> str:
+    """Which method has the highest mean of the metric."""
+    known = {row.method: mean for row in rows if (mean := row.spread(metric).mean) is not None}
+    if not known:
+        return f"{heading} could not be measured."
+    best = max(known, key=lambda method: known[method])
+    if len(known) == 1:
+        return f"{best} has an {heading} of {percent(known[best])}."
+    return f"{best} is the most accurate, with an {heading} of {percent(known[best])}."
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:.2f} %"
+
+
+def listed(words: Sequence[str]) -> str:
+    """a, b and c."""
+    return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
+
+
+def _share(one: Kept) -> str:
+    return "not measured" if one.share is None else percent(one.share)
+
+
+def _limit(one: Kept) -> str:
+    return f"{100 * one.limit:g} %"
+
+
+def marked(row: OverSeeds) -> str:
+    """The method of a row, marked if a training of it did not keep its limit."""
+    return row.method + (LIMIT_MISSED if row.limit_missed else "")
+
+
+def mark_notes(rows: Sequence[OverSeeds]) -> list[str]:
+    """Notes on the marks that are in use."""
+    return [LIMIT_MISSED_NOTE] if any(row.limit_missed for row in rows) else []
+
+
+# ---- Verdicts and tables of limits.
 
 NARROW = 7  # characters of a heading on a terminal, so that there is room for the limits
 FIRST = 10  # places, whose share has a column of its own
@@ -55,12 +153,12 @@ def limits_grid(found: Sequence[LimitOutcome], methods: Sequence[str] = ()) -> G
             *([Cell(methods[place])] if methods else []),
             Cell(one.limit),
             Cell(f"{'>=' if one.is_floor else '<='}{100 * one.asked:.6g}", one.asked),
-            percent(one.reached),
-            percent(one.weighed),
-            percent(one.at.get(FIRST)),
-            percent(one.lists_above),
+            percent_cell(one.reached),
+            percent_cell(one.weighed),
+            percent_cell(one.at.get(FIRST)),
+            percent_cell(one.lists_above),
             Cell(MISSING) if one.violations is None else _whole(one.violations),
-            number(one.price, 4),
+            number_cell(one.price, 4),
             Cell("yes" if one.kept else "no"),
         ]
         for place, one in enumerate(found)

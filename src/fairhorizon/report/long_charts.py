@@ -10,10 +10,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from fairhorizon.report import charts, marks
-from fairhorizon.report.charts import Chart
-from fairhorizon.report.marks import Axis, Spec
-from fairhorizon.report.styles import BROKEN, GREY, Style
+from fairhorizon.report import charts
+from fairhorizon.report.charts import BROKEN, GREY, Axis, Chart, Spec, Style
 from fairhorizon.report.tables import group_items, group_title, the_group
 from fairhorizon.studies.long_results import CountsOverTime
 from fairhorizon.vocabulary import POPULAR
@@ -157,14 +155,14 @@ def line_rows(by_series: Mapping[str, Line]) -> list[dict[str, Any]]:
     has_bands = any(line.has_band for line in by_series.values())
     rows: list[dict[str, Any]] = []
     for position, (series, line) in enumerate(by_series.items()):
-        kept = marks.thinned(len(line.steps), marks.points_each(len(by_series)))
+        kept = charts.thinned(len(line.steps), charts.points_each(len(by_series)))
         start = position / len(by_series)
         rows += [
             {
                 "series": series,
                 "x": int(line.steps[i]),
                 "y": _rounded(line.mean[i]),
-                "marked": marks.is_marked(number, len(kept), start),
+                "marked": charts.is_marked(number, len(kept), start),
             }
             | ({"low": _rounded(line.low[i]), "high": _rounded(line.high[i])} if has_bands else {})
             for number, i in enumerate(kept)
@@ -180,7 +178,7 @@ def warm_up_layers(span: Span) -> list[Spec]:
     """The warm-up in grey, below all else."""
     if not span.has_warm_up:
         return []
-    return [marks.shade_layer(span.first, span.warm_up_end, step_axis(span))]
+    return [charts.shade_layer(span.first, span.warm_up_end, step_axis(span))]
 
 
 def limit_layers(span: Span, y: Axis) -> list[Spec]:
@@ -188,14 +186,14 @@ def limit_layers(span: Span, y: Axis) -> list[Spec]:
     if not span.has_limit:
         return []
     label = "limit"
-    return [marks.limit_layer(span.limit, span.range[1], label, step_axis(span), y)]
+    return [charts.limit_layer(span.limit, span.range[1], label, step_axis(span), y)]
 
 
 def control_chart(steps: pl.DataFrame, styles: Mapping[str, Style], span: Span) -> Chart:
     """The group's share of each step by both groupings, and of all so far, against the limit."""
     by_column = {column: lines(steps, column) for column in (*OF_A_STEP, RUNNING)}
     y = Axis(span.share_title, domain=(0, _control_top(by_column, span)))
-    points = marks.points_each(3 * len(styles))
+    points = charts.points_each(3 * len(styles))
     panels = []
     for method, style in styles.items():
         own = {column: found[method].without_band() for column, found in by_column.items()}
@@ -223,26 +221,26 @@ def _control_line(
 ) -> Spec:
     rows = [
         {"x": int(line.steps[i]), "y": round(float(line.mean[i]), 3), "name": name}
-        for i in marks.thinned(len(line.steps), points)
+        for i in charts.thinned(len(line.steps), points)
     ]
     x = step_axis(span)
     place = {"x": x.of("x"), "y": y.of("y")}
-    tooltip = [marks.word("name", title=" "), x.tooltip("x"), y.tooltip("y")]
+    tooltip = [charts.word("name", title=" "), x.tooltip("x"), y.tooltip("y")]
     layers = [
-        marks.mark("line", place, **style),
-        marks.mark("point", {**place, "tooltip": tooltip}, opacity=0, filled=True, size=60),
+        charts.mark("line", place, **style),
+        charts.mark("point", {**place, "tooltip": tooltip}, opacity=0, filled=True, size=60),
     ]
-    return marks.layered(layers, rows)
+    return charts.layered(layers, rows)
 
 
 def _over_limit(running: Line, span: Span, y: Axis) -> Spec:
     steps, upper = over_limit(running, span)
     rows = [
         {"x": int(steps[i]), "y": round(float(upper[i]), 3), "limit": span.limit}
-        for i in marks.thinned(len(steps), 200)
+        for i in charts.thinned(len(steps), 200)
     ]
     encoding = {"x": step_axis(span).of("x"), "y": y.of("y"), "y2": {"field": "limit"}}
-    return marks.mark("area", encoding, rows, color=BROKEN, opacity=0.45)
+    return charts.mark("area", encoding, rows, color=BROKEN, opacity=0.45)
 
 
 def _control_top(by_column: Mapping[str, Mapping[str, Line]], span: Span) -> float:
@@ -349,7 +347,7 @@ def exposure_ranks(counts: NDArray[np.integer]) -> NDArray[np.int64]:
 def tracks(counts: CountsOverTime) -> Tracks:
     """Ranks, thinned to what can be drawn; what became of an item, from all recorded moments."""
     labels = counts.sensitive
-    kept = marks.thinned(len(counts.steps), MOMENTS)
+    kept = charts.thinned(len(counts.steps), MOMENTS)
     ranks = exposure_ranks(counts.counts[kept])
     begin, end = labels[0], labels[-1]
     changed = (labels[1:] != labels[:-1]).any(axis=0)
@@ -399,26 +397,26 @@ def _ranks_layers(own: Tracks, colour: str, span: Span) -> list[Spec]:
     place = {"x": x.of("x"), "y": y}
     dash = {"domain": [move.value for move in Move], "range": [MOVE_DASHES[move] for move in Move]}
     line = place | {
-        "detail": marks.word("series"),
-        "strokeDash": marks.word("move", scale=dash, legend=None),
-        "strokeWidth": marks.if_(marks.IS_FOCUS, 4, 1.6),
-        "opacity": marks.in_focus(),
+        "detail": charts.word("series"),
+        "strokeDash": charts.word("move", scale=dash, legend=None),
+        "strokeWidth": charts.if_(charts.IS_FOCUS, 4, 1.6),
+        "opacity": charts.in_focus(),
     }
-    names = [marks.word("series", title=" "), marks.word("move", title=" ")]
+    names = [charts.word("series", title=" "), charts.word("move", title=" ")]
     rank = {"field": "rank", "type": "quantitative", "title": "Rank by exposure"}
-    name = place | {"text": marks.word("series"), "opacity": marks.if_(marks.IS_FOCUS, 1, 0)}
+    name = place | {"text": charts.word("series"), "opacity": charts.if_(charts.IS_FOCUS, 1, 0)}
     layers = [
-        marks.mark("line", line, color=colour),
-        marks.mark(
+        charts.mark("line", line, color=colour),
+        charts.mark(
             "point", {**place, "tooltip": [*names, x.tooltip("x"), rank]}, opacity=0, filled=True
         ),
-        marks.mark("text", name, align="right", dx=-2, dy=-7)
+        charts.mark("text", name, align="right", dx=-2, dy=-7)
         | {"transform": [{"filter": "datum.is_last"}]},
     ]
-    boundary = marks.mark(
+    boundary = charts.mark(
         "rule", {"y": y}, [{"rank": own.boundary}], strokeDash=[6, 3], strokeWidth=1.5
     )
-    return [*warm_up_layers(span), marks.layered(layers, rows), boundary]
+    return [*warm_up_layers(span), charts.layered(layers, rows), boundary]
 
 
 def changes_chart(steps: pl.DataFrame, styles: Mapping[str, Style], span: Span) -> Chart:
@@ -429,7 +427,7 @@ def changes_chart(steps: pl.DataFrame, styles: Mapping[str, Style], span: Span) 
     x, y = step_axis(span), Axis("Changes", zero=True, format=".1f")
     layers = [
         *warm_up_layers(span),
-        marks.lines(rows, marks.by_series(styles), x, y),
+        charts.lines(rows, charts.by_series(styles), x, y),
     ]
     reading = CHANGES_READING.format(group=the_group(span.group))
     return Chart(CHANGES_TITLE, [charts.panel(layers)], styles, reading=reading, columns=1)

@@ -12,9 +12,11 @@ from markupsafe import Markup
 
 from fairhorizon.evaluation.short_term import EvaluationRow
 from fairhorizon.files import write_atomically
-from fairhorizon.report.grid import Grid, as_read
+from fairhorizon.report.charts import CONFIG, ON_PAGE, VEGA_LITE, Chart
 from fairhorizon.report.tables import (
     N_WORDS,
+    Grid,
+    as_read,
     group_items,
     group_of,
     metric_columns,
@@ -136,8 +138,6 @@ def rendered(title: str, finding: str, intro: str, sections: Sequence[Section]) 
     """The page as HTML. The library that draws is included if there is a chart."""
     if len({section.title for section in sections}) < len(sections):
         raise ValueError("two sections of a page have the same title")
-    from fairhorizon.report.charts import CONFIG, ON_PAGE, Chart
-
     has_chart = any(isinstance(part, Chart) for section in sections for part in section.parts)
     style = files("fairhorizon.report") / "style"
     return (
@@ -160,8 +160,6 @@ def rendered(title: str, finding: str, intro: str, sections: Sequence[Section]) 
 def drawing_library() -> str:
     """Vega, Vega-Lite and Vega-Embed as one script without imports."""
     import vl_convert
-
-    from fairhorizon.report.charts import VEGA_LITE
 
     return vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", VEGA_LITE).replace(
         "</script", "<\\/script"

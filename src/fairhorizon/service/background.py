@@ -9,17 +9,16 @@ from dataclasses import dataclass, field
 from fairhorizon.errors import FairHorizonError
 from fairhorizon.service.admin import jobs
 from fairhorizon.service.admin.jobs import JobRunner
-from fairhorizon.service.budget import replicas
 from fairhorizon.service.budget.impressions import any_over, give_up
+from fairhorizon.service.budget.ledger import recover_leases, sign_of_life
 from fairhorizon.service.monitoring.alerts import Watch
+from fairhorizon.service.monitoring.counts import roll_up
 from fairhorizon.service.monitoring.metrics import Metrics
-from fairhorizon.service.monitoring.rollup import roll_up
-from fairhorizon.service.replica.engine import Engine
+from fairhorizon.service.replica.replica import Engine
 from fairhorizon.service.replica.snapshot import loaded
 from fairhorizon.service.settings import ServiceSettings
-from fairhorizon.service.store import labels, models
-from fairhorizon.service.store import state as service_state
 from fairhorizon.service.store.database import Database, DatabaseAwayError
+from fairhorizon.service.store.state import last_epoch, model_row, read_state
 
 EVERY = 1.0  # seconds
 LOG = logging.getLogger("fairhorizon.service")
@@ -33,7 +32,7 @@ class Maintenance:
         self._tasks = (
             self._begin,
             self._live,
-            lambda: replicas.recover_leases(self.database, self.settings.replica_timeout),
+            lambda: recover_leases(self.database, self.settings.replica_timeout),
             self._roll_up,
             self._give_up,
             self._ask_for_labels,
@@ -82,10 +81,10 @@ class Maintenance:
         replica = self.engine.replica.id
         if replica is not None and time.monotonic() >= self._next_sign:
             with self.database.writing() as connection:
-                replicas.seen(self.database, connection, replica)
+                sign_of_life(self.database, connection, replica)
             self._next_sign = time.monotonic() + self.settings.replica_timeout / 5
         with self.database.reading() as connection:
-            generation = service_state.read(self.database, connection).generation
+            generation = read_state(self.database, connection).generation
         snapshot = self.engine.snapshot
         if snapshot is not None and snapshot.generation != generation:
             self.engine.refresh()
@@ -106,7 +105,7 @@ class Maintenance:
         if not self.settings.relabel:
             return
         with self.database.reading() as connection:
-            epoch, begun = labels.last(connection)
+            epoch, begun = last_epoch(connection)
             due = epoch and self.database.now(connection) >= begun + self.settings.relabel
         if due:
             with self.database.writing() as connection:
@@ -118,11 +117,11 @@ class Maintenance:
         replica = self.engine.replica.id
         with self.database.reading() as connection:
             number = jobs.to_be_promoted(connection)
-            row = None if number is None else models.get(connection, number)
+            row = None if number is None else model_row(connection, number)
         if row is not None and replica is not None:
             loaded(row.folder)
             with self.database.writing() as connection:
-                replicas.seen(self.database, connection, replica, model_ready=row.id)
+                sign_of_life(self.database, connection, replica, model_ready=row.id)
 
 
 def _attempted(task: Callable[[], object]) -> None:

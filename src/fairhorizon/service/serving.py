@@ -71,11 +71,11 @@ def serve(
         os.environ[METRICS_FOLDER] = folder
         import fairhorizon.service.app  # noqa: F401  # it reads the variable
 
-        prepared = filling.result()
+        notes, fault = filling.result()
         first.shutdown()
-        if prepared.fault:
-            raise ConfigError(prepared.fault)
-        for note in prepared.notes:
+        if fault:
+            raise ConfigError(fault)
+        for note in notes:
             say(f"note: {note}")
         database = Database(url)
         if workers > 1 and database.dialect == SQLITE:
@@ -86,18 +86,13 @@ def serve(
         _listen(partial(application, url, settings, address.is_local), address, workers)
 
 
-@dataclass(frozen=True)
-class _Prepared:
-    """What came of the first fill."""
-
-    notes: tuple[str, ...] = ()
-    fault: str = ""
-
-
 def _prepared(
     url: str, settings: ServiceSettings, run: Path | None, limits: tuple[str, ...], address: Address
-) -> _Prepared:
-    """Set the database up, and see that it is safe to serve it at this address."""
+) -> tuple[list[str], str]:
+    """Set the database up, and see that it is safe to serve it at this address.
+
+    Returns notes for whoever has started the service, and what is wrong, if something is.
+    """
     database = Database(url)
     try:
         if settings.webhook is not None:
@@ -105,10 +100,10 @@ def _prepared(
         notes = set_up(database, settings, run=run, asked=limits)
         _check_safe(database, address)
     except FairHorizonError as error:
-        return _Prepared(fault=str(error))
+        return [], str(error)
     finally:
         database.close()
-    return _Prepared(tuple(notes))
+    return notes, ""
 
 
 def _check_safe(database: Database, address: Address) -> None:

@@ -33,9 +33,8 @@ from fairhorizon.methods import AGENTS, Method, build, load_method, longest_firs
 from fairhorizon.parallel.engine import TaskEngine
 from fairhorizon.parallel.processes import HERE
 from fairhorizon.rankers import RANKERS
-from fairhorizon.recommenders.base import Levels, Recommender
+from fairhorizon.recommenders.base import Fitted, Levels, LogPart, Recommender
 from fairhorizon.recommenders.progress import LimitNotKeptWarning
-from fairhorizon.recommenders.tasks import Fitted, LogPart
 from fairhorizon.rerank import RERANKERS
 from fairhorizon.settings import Given, SettingsError
 from fairhorizon.studies.rows import LimitRow, StudyRow, TrainingRow, study_row

@@ -15,9 +15,8 @@ from fairhorizon.limits.language import Limit
 from fairhorizon.limits.measured import limit_reached
 from fairhorizon.limits.resolved import ResolvedLimit
 from fairhorizon.methods import Method, build
-from fairhorizon.recommenders.base import Recommender
+from fairhorizon.recommenders.base import BlockServing, RankedLists, Recommender
 from fairhorizon.recommenders.lists.item_lists import ItemLists
-from fairhorizon.recommenders.ranked_lists import BlockServing, RankedLists
 from fairhorizon.simulation.feedback import Scenario, evaluation_scenario
 from fairhorizon.vocabulary import Protocol
 

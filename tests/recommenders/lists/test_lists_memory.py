@@ -43,7 +43,7 @@ print(json.dumps({{
 
 
 def formula(queue: int) -> float:
-    """docs/large-catalogues.md: bytes for lists of all users at once."""
+    """docs/large.md: bytes for lists of all users at once."""
     width = 2 * CANDIDATES * RANKERS
     menus = 2 * USERS * width * (8 + 4 * (RANKERS + 1))
     values = 40 * USERS * width

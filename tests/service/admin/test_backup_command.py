@@ -20,12 +20,12 @@ from fairhorizon.service.admin.backup import FORMAT, MANIFEST, BackupFile
 from fairhorizon.service.admin.set_up import create_limit
 from fairhorizon.service.budget.impressions import record_feedback
 from fairhorizon.service.budget.recount import recounted
-from fairhorizon.service.replica.engine import Engine
-from fairhorizon.service.settings import ServiceSettings
-from fairhorizon.service.store import items, keys, models, users
+from fairhorizon.service.replica.replica import Engine
+from fairhorizon.service.settings import Role, ServiceSettings
+from fairhorizon.service.store import keys
+from fairhorizon.service.store.catalogue import Item, User, forget_user, put_items, put_users
 from fairhorizon.service.store.database import SQLITE, Database
 from fairhorizon.service.store.feedback import Event
-from fairhorizon.service.store.items import Item
 from fairhorizon.service.store.migrating import prepare
 from fairhorizon.service.store.schema import (
     accounts,
@@ -35,8 +35,7 @@ from fairhorizon.service.store.schema import (
     metadata,
     windows,
 )
-from fairhorizon.service.store.users import User
-from fairhorizon.service.vocabulary import Role
+from fairhorizon.service.store.state import register_model
 
 pytestmark = pytest.mark.slow
 
@@ -93,9 +92,9 @@ def serve_a_shop(replicas: Replicas) -> list[Engine]:
         record_feedback(engine.database, events, read=("read",))
     with first.database.writing() as connection:
         described = Item("ü1", True, ("x", "y"), {"seller": "ñ", "tags": ["a", "b"]}, 5.5, "'\"\n")
-        items.put(first.database, connection, [described])
-        users.put(first.database, connection, [User("ann", {"n": None, "m": [1, 2.5]}, "hé")])
-        users.forget(first.database, connection, "c7")
+        put_items(first.database, connection, [described])
+        put_users(first.database, connection, [User("ann", {"n": None, "m": [1, 2.5]}, "hé")])
+        forget_user(first.database, connection, "c7")
         keys.make(first.database, connection, "web", Role.READ)
         jobs.ask(first.database, connection, "refresh", "once", {"model": 1})
     return engines
@@ -154,7 +153,7 @@ def test_rows_that_the_database_numbers_go_on_after_the_last(
     assert record_feedback(other, [Event("take", "c1", "a1", time=5.0)], read=()) == 1
     assert last(feedback) == known[feedback] + 1
     with other.writing() as connection:
-        assert models.register(other, connection, "elsewhere", "ease") == 2
+        assert register_model(other, connection, "elsewhere", "ease") == 2
     engine = Engine(other, ServiceSettings())
     engine.prepare()  # opens a window with an account for the new limit
     engine.start()
@@ -181,7 +180,7 @@ def small_backup(folder: Path) -> Path:
     database = Database(str(folder / "small.db"))
     prepare(database)
     with database.writing() as connection:
-        users.put(database, connection, [User(f"u{number}") for number in range(50)])
+        put_users(database, connection, [User(f"u{number}") for number in range(50)])
     file = folder / "small.zip"
     assert run(["backup", "--database", url_of(database), "--out", str(file)]) == 0
     database.close()
@@ -346,7 +345,7 @@ def test_models_that_are_not_here_are_named(
     database = Database(str(tmp_path / "one.db"))
     prepare(database)
     with database.writing() as connection:
-        models.register(database, connection, "/far/away", "ease")
+        register_model(database, connection, "/far/away", "ease")
     database.close()
     file = tmp_path / "one.zip"
     assert run(["backup", "--database", str(tmp_path / "one.db"), "--out", str(file)]) == 0

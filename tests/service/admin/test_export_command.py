@@ -14,9 +14,9 @@ from fairhorizon.data.synthetic import synthetic
 from fairhorizon.fcpo.retention.replay import FittedRetention
 from fairhorizon.service.admin import export
 from fairhorizon.service.budget.impressions import record_feedback
-from fairhorizon.service.replica.engine import Engine
-from fairhorizon.service.replica.requests import BuiltList, ListRequest
-from fairhorizon.service.store import users
+from fairhorizon.service.replica.list_builder import BuiltList, ListRequest
+from fairhorizon.service.replica.replica import Engine
+from fairhorizon.service.store.catalogue import forget_user
 from fairhorizon.service.store.database import Database
 from fairhorizon.service.store.feedback import Event
 from fairhorizon.service.store.schema import feedback, lists
@@ -119,7 +119,7 @@ def test_who_was_forgotten_is_left_out_but_showings_stay(
     made = [ask(engine, user, 5) for user in ("c1", "c2", "c3", "c2")]
     events_on(engine, made)
     with engine.database.writing() as connection:
-        users.forget(engine.database, connection, "c2")
+        forget_user(engine.database, connection, "c2")
     shown, impressions, done, _ = exported(engine, tmp_path / "out")
     assert shown["list"].unique(maintain_order=True).to_list() == [made[0].id, made[2].id]
     assert set(done["user"]) == {"c1", "c3"}

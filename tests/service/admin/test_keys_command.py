@@ -7,10 +7,10 @@ import pytest
 import sqlalchemy as sa
 
 from fairhorizon.cli.app import run
+from fairhorizon.service.settings import Role
 from fairhorizon.service.store.database import Database
 from fairhorizon.service.store.keys import Key, any_in_use, by_id, find
 from fairhorizon.service.store.schema import keys, metadata
-from fairhorizon.service.vocabulary import Role
 
 
 def made(url: str, role: Role, capsys: pytest.CaptureFixture[str], name: str = "web site") -> str:

@@ -10,14 +10,18 @@ import sqlalchemy as sa
 from fairhorizon.cli.app import run
 from fairhorizon.service.admin import bulk_load
 from fairhorizon.service.admin.bulk_load import BulkLoad, FileColumns, read_log
-from fairhorizon.service.store import items as item_rows
-from fairhorizon.service.store import state as service_state
-from fairhorizon.service.store import users as user_rows
+from fairhorizon.service.store.catalogue import (
+    Item,
+    User,
+    find_user,
+    forget_user,
+    page_of_items,
+    remove_item,
+)
 from fairhorizon.service.store.database import Database
-from fairhorizon.service.store.items import Item
 from fairhorizon.service.store.migrating import prepare
 from fairhorizon.service.store.schema import feedback, items, metadata
-from fairhorizon.service.store.users import User
+from fairhorizon.service.store.state import read_state
 
 ITEMS = """sku,seller,category,hidden,comment,tags,year
 a1,small,shoes|red,false,"a, b",x|y,1999
@@ -56,7 +60,7 @@ def test_items_with_their_columns(
     assert run(["load", str(file), "--database", url]) == 0
     assert capsys.readouterr().out == f"{file}: 3 new items\n"
     with database.reading() as connection:
-        found = {one.id: one for one in item_rows.page(connection, "", 10)}
+        found = {one.id: one for one in page_of_items(connection, "", 10)}
     labels = {"seller": "small", "tags": ["x", "y"], "year": "1999"}
     assert found == {
         "a1": Item("a1", False, ("shoes", "red"), labels, comment="a, b"),
@@ -71,19 +75,19 @@ def test_items_again_change_only_what_differs(
     file = write("items.csv", ITEMS)
     assert run(["load", str(file), "--database", url]) == 0
     with database.writing() as connection:
-        item_rows.delete(database, connection, "007")
-        before = service_state.read(database, connection).generation
+        remove_item(database, connection, "007")
+        before = read_state(database, connection).generation
     file.write_text(ITEMS.replace("a2,big", "a2,small"), encoding="utf-8")
     capsys.readouterr()
     assert run(["load", str(file), "--database", url]) == 0
     assert capsys.readouterr().out == f"{file}: 0 new items, 2 changed, 1 known already\n"
     with database.reading() as connection:
-        assert [one.id for one in item_rows.page(connection, "", 10)] == ["007", "a1", "a2"]
-        assert service_state.read(database, connection).generation == before + 1
+        assert [one.id for one in page_of_items(connection, "", 10)] == ["007", "a1", "a2"]
+        assert read_state(database, connection).generation == before + 1
     assert run(["load", str(file), "--database", url]) == 0
     assert capsys.readouterr().out == f"{file}: 0 new items, 3 known already\n"
     with database.reading() as connection:  # replicas have nothing to load
-        assert service_state.read(database, connection).generation == before + 1
+        assert read_state(database, connection).generation == before + 1
 
 
 def test_users_and_a_log_beside_items_in_one_call(
@@ -99,8 +103,8 @@ def test_users_and_a_log_beside_items_in_one_call(
         f"{log}: 4 new events",
     ]
     with database.reading() as connection:
-        assert user_rows.get(connection, "ann") == User("ann", {"town": "Ulm"}, "vip")
-        assert user_rows.get(connection, "7") == User("7", {"town": ["Bonn", "Ulm"]})
+        assert find_user(connection, "ann") == User("ann", {"town": "Ulm"}, "vip")
+        assert find_user(connection, "7") == User("7", {"town": ["Bonn", "Ulm"]})
     found = [
         (row.type, row.user_id, row.item_id, row.value, row.time, row.list_id)
         for row in rows_of(database, feedback)
@@ -224,7 +228,7 @@ def test_who_was_forgotten_is_not_brought_back_by_an_old_file(
 ) -> None:
     prepare(database)
     with database.writing() as connection:
-        user_rows.forget(database, connection, "ann")
+        forget_user(database, connection, "ann")
     files = [str(write("users.csv", USERS)), str(write("log.csv", LOG))]
     assert run(["load", *files, "--database", url]) == 0
     assert capsys.readouterr().out.splitlines() == [

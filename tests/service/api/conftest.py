@@ -10,11 +10,10 @@ from api_client import Open, TestClient, send
 from fairhorizon.service.admin.set_up import set_up
 from fairhorizon.service.app import build_app
 from fairhorizon.service.background import Service
-from fairhorizon.service.settings import ServiceSettings
+from fairhorizon.service.settings import Role, ServiceSettings
 from fairhorizon.service.store import keys
 from fairhorizon.service.store.database import Database
 from fairhorizon.service.store.migrating import prepare
-from fairhorizon.service.vocabulary import Role
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ import pytest
 from api_client import Open, TestClient, get, wait_for
 
 from fairhorizon.service.api import auth
+from fairhorizon.service.settings import Role
 from fairhorizon.service.store import keys
 from fairhorizon.service.store.database import Database
-from fairhorizon.service.vocabulary import Role
 
 pytestmark = pytest.mark.slow
 

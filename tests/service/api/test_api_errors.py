@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from api_client import TestClient, get
 
-from fairhorizon.service.vocabulary import LARGEST_BODY
+from fairhorizon.service.settings import LARGEST_BODY
 
 JSON = {"content-type": "application/json"}
 LONG = "x" * 257
@@ -276,7 +276,7 @@ def test_a_fault_of_ours_is_answered_without_its_details(
     def broken(*_: object) -> None:
         raise RuntimeError("the secret is 123")
 
-    monkeypatch.setattr("fairhorizon.service.store.items.get", broken)
+    monkeypatch.setattr("fairhorizon.service.api.catalogue.find_item", broken)
     failed = shop.get("/api/item/a1")
     assert failed.status_code == 500
     assert failed.json() == {

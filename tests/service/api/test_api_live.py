@@ -14,10 +14,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from fairhorizon.cli.app import run
 from fairhorizon.service.admin.set_up import prepare
+from fairhorizon.service.settings import LARGEST_BODY, Role
 from fairhorizon.service.store import keys
 from fairhorizon.service.store.database import Database
 from fairhorizon.service.store.schema import replicas
-from fairhorizon.service.vocabulary import LARGEST_BODY, Role
 
 pytestmark = pytest.mark.slow
 

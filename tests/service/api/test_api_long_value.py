@@ -17,7 +17,7 @@ import fairhorizon as fh
 from fairhorizon.data.synthetic import synthetic
 from fairhorizon.errors import ConfigError
 from fairhorizon.fcpo.retention.replay import best_open
-from fairhorizon.model.requests import Person, RepeatRule, Requests
+from fairhorizon.model.serving import Person, RepeatRule, Requests
 from fairhorizon.service.admin.set_up import set_up
 from fairhorizon.service.app import build_app
 from fairhorizon.service.background import Service

@@ -9,8 +9,8 @@ from api_client import TestClient, get, recorded, send, wait_for
 
 import fairhorizon as fh
 from fairhorizon.data.synthetic import synthetic
-from fairhorizon.service.store import labels
 from fairhorizon.service.store.database import Database
+from fairhorizon.service.store.state import popular_in_epoch
 
 pytestmark = pytest.mark.slow
 
@@ -108,11 +108,11 @@ def test_who_is_popular_is_decided_anew_when_it_is_asked_for(
         for _ in range(20):
             send(shop, "POST", "/v1/rank", body)
     with database.reading() as connection:
-        assert "a62" not in labels.of_epoch(connection, 1)
+        assert "a62" not in popular_in_epoch(connection, 1)
     job = finished(shop, send(shop, "POST", "/v1/jobs", {"Kind": "relabel"}))
     assert (job["State"], job["Message"]) == ("done", "epoch 2 of labels has begun")
     with database.reading() as connection:
-        assert "a62" in labels.of_epoch(connection, 2)
+        assert "a62" in popular_in_epoch(connection, 2)
     get(shop, "/api/recommend/c1")
     rows = recorded(url)
     assert (rows[0].epoch, rows[-1].epoch) == (1, 2)

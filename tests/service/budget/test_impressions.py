@@ -8,8 +8,8 @@ from asking import ask
 
 from fairhorizon.service.budget.impressions import any_over, give_up, record_feedback
 from fairhorizon.service.budget.rules import UNIT
-from fairhorizon.service.replica.engine import Engine
-from fairhorizon.service.replica.requests import BuiltList
+from fairhorizon.service.replica.list_builder import BuiltList
+from fairhorizon.service.replica.replica import Engine
 from fairhorizon.service.store.feedback import Event
 from fairhorizon.service.store.schema import accounts, labels, unconfirmed, windows
 from service_checks import accounts_agree
@@ -46,6 +46,7 @@ def popular_places(engine: Engine, made: BuiltList) -> list[int]:
     return [place for place, item in enumerate(made.items) if item in popular]
 
 
+@pytest.mark.essential
 def test_showings_count_when_they_are_seen_and_once(engine: Engine) -> None:
     made = ask(engine, "c1")
     inside = popular_places(engine, made)

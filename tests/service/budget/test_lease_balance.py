@@ -7,7 +7,7 @@ from fairhorizon.limits.language import Limit
 from fairhorizon.limits.resolved import ResolvedLimit
 from fairhorizon.service.budget.leases import LeaseBalance
 from fairhorizon.service.budget.rules import UNIT, Rules, ServedLimit, Window
-from fairhorizon.service.vocabulary import Counts
+from fairhorizon.service.settings import Counts
 from fleet_events import Replica
 
 

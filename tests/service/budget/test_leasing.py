@@ -8,11 +8,10 @@ import sqlalchemy as sa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairhorizon.service.budget import replicas as replica_rows
 from fairhorizon.service.budget.leases import OverdrawnError, granted, lease_size, used_lately
-from fairhorizon.service.budget.ledger import Ledger
+from fairhorizon.service.budget.ledger import Ledger, join_replica
 from fairhorizon.service.budget.rules import UNIT, Window
-from fairhorizon.service.replica.engine import Engine
+from fairhorizon.service.replica.replica import Engine
 from fairhorizon.service.store.schema import accounts, leases, windows
 from fleet_account import Account
 
@@ -70,7 +69,7 @@ def test_the_ledger_and_the_simulated_account_agree(replicas: Callable[..., Engi
     simulated = Account(limit.share, limit.slack, Window.parse("300 showings"), lease_size)
     names = [str(engine.replica.id)]
     with database.writing() as connection:
-        names += [replica_rows.join(database, connection) for _ in range(2)]
+        names += [join_replica(database, connection) for _ in range(2)]
     simulated.join(0)
     simulated.settle(0, 0, 0, 0, 0.0)  # the engine was alone when it opened
     simulated.join(1)

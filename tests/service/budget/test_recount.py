@@ -11,12 +11,11 @@ from fairhorizon.service.admin.set_up import create_limit
 from fairhorizon.service.budget import recount
 from fairhorizon.service.budget.impressions import give_up, record_feedback
 from fairhorizon.service.budget.recount import Recount, recounted
-from fairhorizon.service.replica.engine import Engine
-from fairhorizon.service.settings import ServiceSettings
+from fairhorizon.service.replica.replica import Engine
+from fairhorizon.service.settings import Counts, ServiceSettings
 from fairhorizon.service.store.database import Database
 from fairhorizon.service.store.feedback import Event
 from fairhorizon.service.store.schema import accounts, lists, unconfirmed, windows
-from fairhorizon.service.vocabulary import Counts
 
 pytestmark = pytest.mark.slow
 

@@ -33,11 +33,11 @@ from fairhorizon.service.dashboard.charts import (
     plain,
 )
 from fairhorizon.service.dashboard.overview import NARROW
-from fairhorizon.service.dashboard.rendering import environment
-from fairhorizon.service.monitoring.periods import Period
+from fairhorizon.service.dashboard.pages import environment
+from fairhorizon.service.monitoring.counts import Period
+from fairhorizon.service.settings import Role
 from fairhorizon.service.store import keys
 from fairhorizon.service.store.database import Database
-from fairhorizon.service.vocabulary import Role
 from local_postgres import free_port
 
 CHROMIUM = shutil.which("chromium")

@@ -16,14 +16,12 @@ from fairhorizon.service.app import build_app
 from fairhorizon.service.background import Service
 from fairhorizon.service.budget.impressions import record_feedback
 from fairhorizon.service.monitoring.alerts import begin_alert, end_alert
-from fairhorizon.service.monitoring.rollup import roll_up
-from fairhorizon.service.settings import ServiceSettings
-from fairhorizon.service.store import items, keys, users
+from fairhorizon.service.monitoring.counts import roll_up
+from fairhorizon.service.settings import Role, ServiceSettings
+from fairhorizon.service.store import keys
+from fairhorizon.service.store.catalogue import Item, User, put_items, put_users
 from fairhorizon.service.store.database import Database
 from fairhorizon.service.store.feedback import Event
-from fairhorizon.service.store.items import Item
-from fairhorizon.service.store.users import User
-from fairhorizon.service.vocabulary import Role
 
 pytestmark = pytest.mark.slow
 
@@ -157,7 +155,7 @@ def test_alerts_replicas_and_jobs(client: AsgiClient) -> None:
 def test_a_missed_limit_is_said_first(database: Database) -> None:
     prepare(database)
     with database.writing() as connection:
-        items.put(database, connection, [Item("a", labels={"seller": "x"})])
+        put_items(database, connection, [Item("a", labels={"seller": "x"})])
     client = client_of(database)
     assert page_of(client, "/").one("h1").text == "No limit is in force."
     create_limit(database, "seller=x>=0.5", ServiceSettings())
@@ -190,7 +188,7 @@ def test_an_item(client: AsgiClient) -> None:
 def test_a_user_without_a_model(client: AsgiClient) -> None:
     database: Database = client.app.state.service.database
     with database.writing() as connection:
-        users.put(database, connection, [User("v", {"town": "Ulm"}, "a comment")])
+        put_users(database, connection, [User("v", {"town": "Ulm"}, "a comment")])
     page = page_of(client, "/dashboard/user/v")
     assert page.every("dl")[0].facts() == {"town": "Ulm", "comment": "a comment"}
     (shown,) = (one for one in page.every("table") if len(one.rows()[0]) > 5)
@@ -210,7 +208,7 @@ def test_what_is_not_there(client: AsgiClient, path: str) -> None:
 def test_the_search(client: AsgiClient) -> None:
     database: Database = client.app.state.service.database
     with database.writing() as connection:
-        users.put(database, connection, [User("a"), User("only a user")])
+        put_users(database, connection, [User("a"), User("only a user")])
     for name, place in (
         ("b", "/dashboard/item/b"),
         ("only a user", "/dashboard/user/only%20a%20user"),
@@ -233,8 +231,8 @@ def test_nothing_that_is_stored_becomes_part_of_a_page(database: Database, text:
     now = time.time()
     with database.writing() as connection:
         described = Item(text, False, (text,), {"title": f"title {text}", text: [text]}, 0.0, text)
-        items.put(database, connection, [described])
-        users.put(database, connection, [User(text, {text: text}, text)])
+        put_items(database, connection, [described])
+        put_users(database, connection, [User(text, {text: text}, text)])
         begin_alert(connection, "limit-near", text, text, now)
         jobs.ask(database, connection, "relabel", text, {})
         jobs.report(connection, 1, 0.5, text)

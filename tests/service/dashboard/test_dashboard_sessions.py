@@ -5,7 +5,7 @@ import hmac
 
 import pytest
 
-from fairhorizon.service.dashboard.auth import Signer
+from fairhorizon.service.dashboard.sessions import Signer
 
 SIGNER = Signer("ab" * 32)
 NOW = 1_700_000_000.0

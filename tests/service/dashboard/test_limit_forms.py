@@ -8,9 +8,8 @@ from fairhorizon.service.admin.set_up import create_limit, prepare
 from fairhorizon.service.app import build_app
 from fairhorizon.service.background import Service
 from fairhorizon.service.settings import ServiceSettings
-from fairhorizon.service.store import items
+from fairhorizon.service.store.catalogue import Item, put_items
 from fairhorizon.service.store.database import Database
-from fairhorizon.service.store.items import Item
 
 LIMITS = "/dashboard/limits"
 NASTY = '"><img src=x onerror=alert(1)>'
@@ -22,7 +21,7 @@ def client(database: Database) -> AsgiClient:
     prepare(database)
     with database.writing() as connection:
         some = [Item("a", labels={"seller": "x"}), Item("b", labels={"seller": "y"})]
-        items.put(database, connection, some)
+        put_items(database, connection, some)
     create_limit(database, "seller=x<=0.4", ServiceSettings())
     return AsgiClient(build_app(Service(database, ServiceSettings())))
 

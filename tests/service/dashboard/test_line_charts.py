@@ -3,7 +3,7 @@
 import pytest
 
 from fairhorizon.service.dashboard.charts import Curve, LineChart, percent, plain
-from fairhorizon.service.monitoring.periods import Period
+from fairhorizon.service.monitoring.counts import Period
 
 HOUR = 3600
 FOUR_HOURS = Period(0, 4 * HOUR, HOUR)

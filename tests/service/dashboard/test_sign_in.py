@@ -13,12 +13,11 @@ from fairhorizon.service.admin.set_up import prepare
 from fairhorizon.service.api import auth
 from fairhorizon.service.app import build_app
 from fairhorizon.service.background import Service
-from fairhorizon.service.dashboard.auth import SESSION, VISIT, Signer
-from fairhorizon.service.settings import ServiceSettings
+from fairhorizon.service.dashboard.sessions import SESSION, VISIT, Signer
+from fairhorizon.service.settings import Role, ServiceSettings
 from fairhorizon.service.store import keys
-from fairhorizon.service.store import state as service_state
 from fairhorizon.service.store.database import Database
-from fairhorizon.service.vocabulary import Role
+from fairhorizon.service.store.state import read_state
 
 pytestmark = pytest.mark.slow
 
@@ -27,7 +26,7 @@ PAGES = ("/", "/dashboard/limits", "/dashboard/find?id=a", "/dashboard/item/a", 
 
 def secret(database: Database) -> str:
     with database.reading() as connection:
-        return service_state.read(database, connection).secret
+        return read_state(database, connection).secret
 
 
 def make_key(database: Database, role: Role) -> str:

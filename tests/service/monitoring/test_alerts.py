@@ -14,27 +14,27 @@ from fairhorizon.service.admin.set_up import create_limit
 from fairhorizon.service.background import Service
 from fairhorizon.service.budget.rules import UNIT
 from fairhorizon.service.monitoring.alerts import (
-    AlertState,
+    BEGUN,
+    ENDED,
     Watch,
     active_alerts,
     ended_alerts,
     look,
 )
-from fairhorizon.service.replica.engine import Engine
+from fairhorizon.service.replica.replica import Engine
 from fairhorizon.service.settings import ServiceSettings
-from fairhorizon.service.store import items
-from fairhorizon.service.store import limits as limit_rows
+from fairhorizon.service.store.catalogue import Item, put_items
 from fairhorizon.service.store.database import Database
-from fairhorizon.service.store.items import Item
 from fairhorizon.service.store.migrating import prepare
 from fairhorizon.service.store.schema import accounts, feedback, limits, windows
+from fairhorizon.service.store.state import end_limit
 
 NEAR, MISSED = ("limit-near", "popular<=0.4"), ("floor-missed", "seller:each>=0.2")
 SETTINGS = ServiceSettings()  # alerts after 1000 showings, floors are missed below 95 %
 
 
 def changes(database: Database, settings: ServiceSettings = SETTINGS) -> list[tuple[str, ...]]:
-    return [(one.kind, one.subject, one.state.value) for one in look(database, settings, None)]
+    return [(one.kind, one.subject, one.state) for one in look(database, settings, None)]
 
 
 def limit(database: Database, text: str, groups: list[str]) -> list[int]:
@@ -120,7 +120,7 @@ def test_an_alert_ends_with_its_limit(database: Database) -> None:
     count(database, popular, 600)
     assert changes(database) == [(*NEAR, "begun")]
     with database.writing() as connection:
-        limit_rows.end(database, connection, 1)
+        end_limit(database, connection, 1)
     assert changes(database) == [(*NEAR, "ended")]
 
 
@@ -129,7 +129,7 @@ def test_whoever_looks_it_begins_and_ends_once(database: Database) -> None:
     (popular,) = limit(database, "popular<=0.4", ["popular"])
     url = database.url.render_as_string(hide_password=False)
     several = [Database(url) for _ in range(6)]
-    for used, state in ((600, AlertState.BEGUN), (300, AlertState.ENDED)):
+    for used, state in ((600, BEGUN), (300, ENDED)):
         count(database, popular, used)
         begin, found = threading.Barrier(len(several)), []
 
@@ -211,7 +211,7 @@ def test_a_limit_about_nothing(replicas: Callable[..., Engine]) -> None:
     before = engine.snapshot
     with database.writing() as connection:
         rows = [Item(one.id, labels={"seller": "big"}) for one in before.catalogue.rows.values()]
-        items.put(database, connection, rows)
+        put_items(database, connection, rows)
     assert look(database, settings, before) == []  # an old snapshot says nothing
     wait_for_snapshot(engine, before.generation + 1)
     (begun,) = look(database, settings, engine.snapshot)
@@ -220,10 +220,10 @@ def test_a_limit_about_nothing(replicas: Callable[..., Engine]) -> None:
     assert look(database, settings, before) == []
     assert look(database, settings, None) == []
     with database.writing() as connection:
-        items.put(database, connection, [Item("a1", labels={"kind": "k0"})])
+        put_items(database, connection, [Item("a1", labels={"kind": "k0"})])
     wait_for_snapshot(engine, engine.snapshot.generation + 1)
     (ended,) = look(database, settings, engine.snapshot)
-    assert (ended.subject, ended.state) == ("kind=k0<=0.5", AlertState.ENDED)
+    assert (ended.subject, ended.state) == ("kind=k0<=0.5", ENDED)
 
 
 @pytest.mark.slow

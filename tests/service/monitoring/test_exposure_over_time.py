@@ -8,10 +8,9 @@ from recorded_lists import ENDED, POPULAR, SELLERS, T, fill
 
 from fairhorizon.service.app import build_app
 from fairhorizon.service.background import Service
-from fairhorizon.service.settings import ServiceSettings
+from fairhorizon.service.settings import Role, ServiceSettings
 from fairhorizon.service.store import keys
 from fairhorizon.service.store.database import Database
-from fairhorizon.service.vocabulary import Role
 
 HOUR = 3600
 

@@ -5,14 +5,18 @@ from recorded_lists import POPULAR, SELLERS, Shown, T, fill, record
 
 from fairhorizon.service.admin.set_up import prepare
 from fairhorizon.service.budget.rules import Window
+from fairhorizon.service.monitoring.counts import (
+    NEWEST,
+    Period,
+    TrafficPoint,
+    latest_lists,
+    roll_up,
+    traffic,
+)
 from fairhorizon.service.monitoring.exposure import RememberedChanges, exposure_changes
-from fairhorizon.service.monitoring.limit_series import limit_series, window_share, window_totals
-from fairhorizon.service.monitoring.periods import Period
-from fairhorizon.service.monitoring.rollup import roll_up
-from fairhorizon.service.monitoring.traffic import NEWEST, TrafficPoint, latest_lists, traffic
-from fairhorizon.service.store import items
+from fairhorizon.service.monitoring.limits import limit_series, window_share, window_totals
+from fairhorizon.service.store.catalogue import Item, put_items, update_item
 from fairhorizon.service.store.database import Database
-from fairhorizon.service.store.items import Item
 
 HOUR = 3600
 THREE_HOURS = Period(T, T + 3 * HOUR, HOUR)
@@ -42,7 +46,7 @@ def test_a_day_begins_anew(database: Database) -> None:
         (T + HOUR, 4 / 6),
         (T + 2 * HOUR, 1 / 2),  # after midnight
     ]
-    assert none == []
+    assert none == {}
 
 
 def test_some_groups_alone(database: Database) -> None:
@@ -104,7 +108,7 @@ def test_nothing_served_is_no_traffic(database: Database) -> None:
 def test_who_gains_and_who_loses(database: Database) -> None:
     fill(database)
     with database.writing() as connection:
-        items.change(database, connection, "a", {"labels": {"title": "Alpha"}})
+        update_item(database, connection, "a", {"labels": {"title": "Alpha"}})
     now = T + 7260
     with database.reading() as connection:
         moved = exposure_changes(connection, now, HOUR)
@@ -120,7 +124,7 @@ def test_who_gains_and_who_loses(database: Database) -> None:
 def test_the_ten_that_change_most(database: Database) -> None:
     prepare(database)
     with database.writing() as connection:
-        items.put(database, connection, [Item(f"i{n}") for n in range(30)])
+        put_items(database, connection, [Item(f"i{n}") for n in range(30)])
     # before, item n is shown n times; now all of them are shown once
     before = [f"i{n}" for n in range(30) for _ in range(n)]
     record(database, [Shown(10, before, [[]] * len(before), [])], begin=T)

@@ -8,9 +8,9 @@ import pytest
 import sqlalchemy as sa
 from asking import ask
 
-from fairhorizon.service.monitoring import rollup
-from fairhorizon.service.monitoring.rollup import roll_up
-from fairhorizon.service.replica.engine import Engine
+from fairhorizon.service.monitoring import counts
+from fairhorizon.service.monitoring.counts import roll_up
+from fairhorizon.service.replica.replica import Engine
 from fairhorizon.service.store.schema import (
     account_minutes,
     accounts,
@@ -25,7 +25,7 @@ from fairhorizon.service.store.schema import (
 def test_counts_are_those_of_the_lists(
     replicas: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rollup, "AT_ONCE", 7)
+    monkeypatch.setattr(counts, "AT_ONCE", 7)
     engine = replicas(window="60 showings")
     made = [ask(engine, f"c{number}", n=5 + number % 3) for number in range(30)]
     workers = [threading.Thread(target=lambda: _all(engine)) for _ in range(3)]

@@ -10,11 +10,10 @@ import sqlalchemy as sa
 from asking import ask
 
 from fairhorizon.service.admin.set_up import set_up
-from fairhorizon.service.replica.engine import Engine
-from fairhorizon.service.replica.replica import Replica, ReplicaState
-from fairhorizon.service.replica.requests import BuiltList, ListRequest
+from fairhorizon.service.replica.list_builder import BuiltList, ListRequest
+from fairhorizon.service.replica.replica import Engine, Replica, ReplicaState
 from fairhorizon.service.settings import ServiceSettings
-from fairhorizon.service.store import items
+from fairhorizon.service.store.catalogue import update_item
 from fairhorizon.service.store.database import Database
 from fairhorizon.service.store.schema import lists
 from service_checks import accounts_agree
@@ -85,7 +84,7 @@ def test_lists_are_made_while_everything_changes_all_the_time(
     def change() -> None:
         while not ended.is_set():
             with database.writing() as connection:
-                items.change(database, connection, "a1", {"comment": "new"})
+                update_item(database, connection, "a1", {"comment": "new"})
 
     changing = threading.Thread(target=change)
     changing.start()
@@ -104,7 +103,7 @@ def test_an_item_that_is_hidden_changes_nothing_else_of_the_world(
     ask(engine, "c1")
     before = engine.snapshot
     with engine.database.writing() as connection:
-        items.change(engine.database, connection, "a1", {"hidden": True})
+        update_item(engine.database, connection, "a1", {"hidden": True})
     ask(engine, "c1")
     after = engine.snapshot
     assert before is not None

@@ -10,8 +10,7 @@ import torch
 from fairhorizon.allocation.guard import GuardedList
 from fairhorizon.fcpo.retention.replay import FittedRetention
 from fairhorizon.fcpo.retention.state import ResponseHistory
-from fairhorizon.service.replica.list_builder import explored, standing_now
-from fairhorizon.service.replica.requests import UserHistories
+from fairhorizon.service.replica.list_builder import UserHistories, explored, standing_now
 from fairhorizon.service.store.feedback import MOST_SHOWN
 
 CHOSEN = GuardedList(
@@ -27,10 +26,8 @@ def test_shares_of_draws_are_the_recorded_probabilities() -> None:
     seen: Counter[tuple[int, int]] = Counter()
     said: dict[tuple[int, int], float] = {}
     for _ in range(n):
-        one = explored(CHOSEN, 0.6, draws)
-        for place, (item, chance) in enumerate(
-            zip(one.items.tolist(), one.propensities, strict=True)
-        ):
+        items, chances = explored(CHOSEN, 0.6, draws)
+        for place, (item, chance) in enumerate(zip(items.tolist(), chances, strict=True)):
             seen[place, item] += 1
             said[place, item] = chance
     # place 0: the chosen one or two others of its class; place 1: the chosen one or one other
@@ -45,14 +42,14 @@ def test_the_classes_of_places_stay() -> None:
     draws = np.random.default_rng(1)
     kind = {10: 0, 20: 0, 22: 0, 11: 1, 21: 1}
     for _ in range(200):
-        assert [kind[item] for item in explored(CHOSEN, 1.0, draws).items.tolist()] == [0, 1]
+        assert [kind[item] for item in explored(CHOSEN, 1.0, draws)[0].tolist()] == [0, 1]
 
 
 def test_an_empty_list_stays_empty() -> None:
     nothing = GuardedList(*(np.empty(0, dtype=np.int64) for _ in range(4)))
-    one = explored(nothing, 1.0, np.random.default_rng(0))
-    assert one.items.tolist() == []
-    assert one.propensities == []
+    items, chances = explored(nothing, 1.0, np.random.default_rng(0))
+    assert items.tolist() == []
+    assert chances == []
 
 
 def event(kind: str, item: str, list_id: str | None) -> SimpleNamespace:

@@ -9,15 +9,15 @@ import sqlalchemy as sa
 from asking import ask
 
 from fairhorizon.service.admin.set_up import create_limit, relabel
-from fairhorizon.service.budget.replicas import leave, recover_leases
+from fairhorizon.service.budget.ledger import leave_replica, recover_leases
 from fairhorizon.service.budget.rules import UNIT
-from fairhorizon.service.replica.engine import Engine
+from fairhorizon.service.replica.replica import Engine
 from fairhorizon.service.settings import ServiceSettings
-from fairhorizon.service.store import items, limits
-from fairhorizon.service.store.items import Item
+from fairhorizon.service.store.catalogue import Item, put_items, remove_item, update_item
 from fairhorizon.service.store.schema import accounts, labels, leases, lists, windows
 from fairhorizon.service.store.schema import limits as limit_table
 from fairhorizon.service.store.schema import replicas as replica_table
+from fairhorizon.service.store.state import end_limit, limits_in_force
 from service_checks import accounts_agree, excesses
 
 pytestmark = pytest.mark.slow
@@ -71,7 +71,7 @@ def test_a_replica_that_is_taken_for_dead_begins_anew(replicas: Make) -> None:
     engine = replicas()
     ask(engine, "c1")
     before = engine.replica.id
-    leave(engine.database, str(before))  # as another replica does after its silence
+    leave_replica(engine.database, str(before))  # as another replica does after its silence
     assert len(ask(engine, "c2").items) == 10
     assert engine.replica.id != before
     assert accounts_agree(engine.database)
@@ -136,12 +136,12 @@ def test_hidden_and_deleted_items_are_gone_from_the_next_list(replicas: Make) ->
     first = ask(engines[0], "c1").items
     database = engines[0].database
     with database.writing() as connection:
-        items.change(database, connection, first[0], {"hidden": True})
-        items.delete(database, connection, first[1])
+        update_item(database, connection, first[0], {"hidden": True})
+        remove_item(database, connection, first[1])
     for engine in engines:
         assert not set(first[:2]) & set(ask(engine, "c1").items)
     with database.writing() as connection:
-        items.change(database, connection, first[0], {"hidden": False})
+        update_item(database, connection, first[0], {"hidden": False})
     assert first[0] in ask(engines[1], "c1").items
 
 
@@ -171,8 +171,8 @@ def test_a_limit_that_ends_or_changes_is_known_to_all_replicas(replicas: Make) -
     assert found["popular<=0.1"].kept
     assert found["popular<=0.1"].showings == 600
     with engines[0].database.writing() as connection:
-        (now,) = limits.in_force(connection)
-        limits.end(engines[0].database, connection, now.id)
+        (now,) = limits_in_force(connection)
+        end_limit(engines[0].database, connection, now.id)
     made = ask(engines[1], "c3")
     (row,) = [row for row in rows(engines[1], lists) if row.id == made.id]
     assert row.labels == [[]] * 10
@@ -183,7 +183,7 @@ def test_items_of_a_new_label_are_counted_from_now_on(replicas: Make) -> None:
     database = engine.database
     with database.writing() as connection:
         new = [Item(f"n{number}", labels={"seller": "newcomer"}) for number in range(3)]
-        items.put(database, connection, new)
+        put_items(database, connection, new)
     create_limit(database, "seller=newcomer<=0.1", ServiceSettings())
     for number in range(20):
         ask(engine, f"c{number}")
@@ -195,10 +195,10 @@ def test_an_ended_group_makes_a_limit_on_nothing_but_no_error(replicas: Make) ->
     engine = replicas()
     database = engine.database
     with database.writing() as connection:
-        items.put(database, connection, [Item("n1", labels={"seller": "newcomer"})])
+        put_items(database, connection, [Item("n1", labels={"seller": "newcomer"})])
     create_limit(database, "seller=newcomer<=0.1", ServiceSettings())
     with database.writing() as connection:
-        items.put(database, connection, [Item("n1", labels={"seller": "other"})])
+        put_items(database, connection, [Item("n1", labels={"seller": "other"})])
     assert len(ask(engine, "c1").items) == 10
     assert engine.snapshot is not None
     assert "newcomer" in engine.snapshot.troubles[0]

@@ -44,6 +44,7 @@ def version(database: Database) -> list[str]:
         return list(rows.scalars())
 
 
+@pytest.mark.essential
 def test_a_new_database_has_the_tables_of_the_schema(database: Database) -> None:
     assert len(differences(database)) >= len(metadata.tables)
     migrate(database)

@@ -35,10 +35,10 @@ from fairhorizon.limits.step_limits import StepLimit, step_limit
 from fairhorizon.limits.supported import gini_limits, is_multi_limit, is_single_limit
 from fairhorizon.rankers.candidates import CandidateSet, ScoredCandidates
 from fairhorizon.ranking import discount, rows_at_once
+from fairhorizon.recommenders.base import RankedLists, ValuedItems, columns_of, joined
 from fairhorizon.recommenders.interactive import serve_interactively
 from fairhorizon.recommenders.lists.chances import ItemProbabilities, item_values
 from fairhorizon.recommenders.lists.features import CandidateCache, open_menus
-from fairhorizon.recommenders.ranked_lists import RankedLists, ValuedItems, columns_of, joined
 from fairhorizon.simulation.dynamics import Outcome, State
 from fairhorizon.simulation.feedback import Scenario
 

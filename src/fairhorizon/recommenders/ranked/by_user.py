@@ -16,11 +16,10 @@ from fairhorizon.errors import ConfigError
 from fairhorizon.limits.counts import Exposure
 from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.ranking import best_lists, first_best, rows_at_once, top, users_at_once
+from fairhorizon.recommenders.base import EachAlone, RankedLists, ServingPlan
 from fairhorizon.recommenders.interactive import serve_interactively
 from fairhorizon.recommenders.online import OnlineRanker, Retraining
 from fairhorizon.recommenders.ranked.calibration import FittedRanker
-from fairhorizon.recommenders.ranked_lists import EachAlone, RankedLists
-from fairhorizon.recommenders.tasks import ServingPlan
 from fairhorizon.rerank.exposure import ExposureFairness
 from fairhorizon.rerank.reranker import UserReranker
 from fairhorizon.simulation.dynamics import Outcome, State

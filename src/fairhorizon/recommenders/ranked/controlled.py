@@ -25,13 +25,12 @@ from fairhorizon.limits.counts import Exposure
 from fairhorizon.limits.step_limits import PopularityLimit, StepLimit
 from fairhorizon.rankers.ensemble import Ensemble
 from fairhorizon.rankers.ranker import Ranker
+from fairhorizon.recommenders.base import RankedLists, ServingPlan
 from fairhorizon.recommenders.interactive import serve_under_control
 from fairhorizon.recommenders.lists.features import EnsembleFeatures, EnsembleItems
 from fairhorizon.recommenders.lists.item_lists import step_limits
 from fairhorizon.recommenders.online import OnlineRanker, Retraining
 from fairhorizon.recommenders.ranked.calibration import FittedRanker
-from fairhorizon.recommenders.ranked_lists import RankedLists
-from fairhorizon.recommenders.tasks import ServingPlan
 from fairhorizon.rerank.control import StepControl
 from fairhorizon.simulation.dynamics import Outcome, State, push_liked
 from fairhorizon.simulation.feedback import Scenario

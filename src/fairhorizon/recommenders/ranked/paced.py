@@ -18,12 +18,11 @@ from fairhorizon.histories import TableSets
 from fairhorizon.limits.counts import Exposure
 from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.ranking import first_highest, some_at_a_time, standardised, top, users_at_once
+from fairhorizon.recommenders.base import RankedLists, ServingPlan, on_lists
 from fairhorizon.recommenders.interactive import serve_interactively
 from fairhorizon.recommenders.lists.chances import item_values
 from fairhorizon.recommenders.online import OnlineRanker, Retraining
 from fairhorizon.recommenders.ranked.calibration import CANDIDATES, FittedRanker
-from fairhorizon.recommenders.ranked_lists import RankedLists, on_lists
-from fairhorizon.recommenders.tasks import ServingPlan
 from fairhorizon.rerank.online import GroupMenus, Ledger, OnlineReranker, Visit
 from fairhorizon.simulation.dynamics import Outcome, State
 from fairhorizon.simulation.feedback import Scenario

@@ -23,14 +23,18 @@ from fairhorizon.data.items import attribute_cells
 from fairhorizon.data.readers import POSITIONS, find_columns, is_usual_name
 from fairhorizon.data.tables import UTF_8, Table, read_table
 from fairhorizon.service.budget.impressions import record_feedback
-from fairhorizon.service.store import items as item_rows
-from fairhorizon.service.store import users as user_rows
+from fairhorizon.service.settings import ID_LENGTH
+from fairhorizon.service.store.catalogue import (
+    Forgotten,
+    Item,
+    User,
+    forgotten_users,
+    put_items,
+    put_users,
+)
 from fairhorizon.service.store.database import BLOCK, Database
 from fairhorizon.service.store.feedback import Event
-from fairhorizon.service.store.items import Item
 from fairhorizon.service.store.schema import items, users
-from fairhorizon.service.store.users import Forgotten, User, forgotten_users
-from fairhorizon.service.vocabulary import ID_LENGTH
 
 CATEGORIES, HIDDEN, COMMENT = ("categories", "category"), "hidden", "comment"
 VALUES = ("value", "weight")  # of an event, beside the usual names of a rating
@@ -285,7 +289,7 @@ class BulkLoad:
                     for row in _known(connection, items, [one.id for one in block])
                 }
                 other = [one for one in block if one.id not in there or there[one.id] != one]
-                item_rows.put(self.database, connection, other)
+                put_items(self.database, connection, other)
             self._count(done, other, there)
             self.tell(begin + len(block), len(some))
         return done
@@ -300,7 +304,7 @@ class BulkLoad:
                 known = _known(connection, users, [one.id for one in block])
                 there = {row.id: User.from_row(row) for row in known}
                 other = [one for one in block if there.get(one.id) != one]
-                user_rows.put(self.database, connection, other)
+                put_users(self.database, connection, other)
             self._count(done, other, there)
             self.tell(min(begin + BLOCK, len(some)), len(some))
         return done

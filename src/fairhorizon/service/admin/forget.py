@@ -1,7 +1,6 @@
 """Removing what is known of a person, also from the file of a SQLite database."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -9,34 +8,27 @@ import sqlalchemy as sa
 
 from fairhorizon.errors import FairHorizonError
 from fairhorizon.model.model import open_model
-from fairhorizon.service.store import models
+from fairhorizon.service.store.catalogue import forget_user
 from fairhorizon.service.store.database import SQLITE, Database
-from fairhorizon.service.store.users import forget
+from fairhorizon.service.store.state import all_models
 
 
-@dataclass(frozen=True)
-class Removed:
-    """What was removed, by table, and the models that still know the person.
+def remove(
+    database: Database, user: str
+) -> tuple[dict[str, int], tuple[str, ...], tuple[str, ...]]:
+    """Forget a person; lists and counts stay, without their name.
 
-    unreadable: folders of models of which it could not be found out.
+    Returns the rows that were removed by table, the folders of models that still know the person,
+    and those of which it could not be found out.
     """
-
-    rows: dict[str, int]
-    fitted_on: tuple[str, ...]
-    unreadable: tuple[str, ...]
-
-
-def remove(database: Database, user: str) -> Removed:
-    """Forget a person; lists and counts stay, without their name."""
     with database.writing() as connection:
         if database.dialect == SQLITE:  # else what is deleted can still be read in its file
             connection.execute(sa.text("PRAGMA secure_delete = ON"))
-        rows = forget(database, connection, user)
-        folders = [row.folder for row in models.every(connection)]
+        rows = forget_user(database, connection, user)
+        folders = [row.folder for row in all_models(connection)]
     if database.dialect == SQLITE:
         _empty_write_ahead_log(database)
-    fitted, unreadable = _who_knows(user, folders)
-    return Removed(rows, fitted, unreadable)
+    return rows, *_who_knows(user, folders)
 
 
 def _empty_write_ahead_log(database: Database) -> None:

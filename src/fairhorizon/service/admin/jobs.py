@@ -16,13 +16,13 @@ from sqlalchemy.engine import Connection
 
 from fairhorizon.errors import FairHorizonError
 from fairhorizon.service.admin.set_up import register, relabel
-from fairhorizon.service.budget.replicas import alive
-from fairhorizon.service.monitoring.rollup import roll_up
+from fairhorizon.service.budget.ledger import live_replicas
+from fairhorizon.service.monitoring.counts import roll_up
 from fairhorizon.service.replica.snapshot import loaded
-from fairhorizon.service.store import models
+from fairhorizon.service.settings import JobState
 from fairhorizon.service.store.database import Database, DatabaseAwayError
 from fairhorizon.service.store.schema import jobs, replicas
-from fairhorizon.service.vocabulary import JobState
+from fairhorizon.service.store.state import model_row, promote_model
 from fairhorizon.vocabulary import ListValue
 
 REGISTER, PROMOTE, RELABEL = "register", "promote", "relabel"
@@ -154,12 +154,12 @@ class JobRunner:
         """All replicas load it; then they switch with one transaction."""
         number = int(arguments["model"])
         with self.database.reading() as connection:
-            row = models.get(connection, number)
+            row = model_row(connection, number)
         loaded(row.folder).retention_for(self.value)  # refuses what cannot be served
         until = time.monotonic() + WAIT_FOR_REPLICAS
         while time.monotonic() < until:
             with self.database.reading() as connection:
-                there = alive(connection)
+                there = live_replicas(connection)
             ready = sum(one.model_ready == number for one in there)
             say(0.9 * ready / max(1, len(there)), f"loaded by {ready} of {len(there)} replicas")
             if ready == len(there):
@@ -167,7 +167,7 @@ class JobRunner:
             if self.ended.wait(0.2):
                 raise _LeftError
         with self.database.writing() as connection:
-            models.promote(self.database, connection, number)
+            promote_model(self.database, connection, number)
         return f"model {number} is served"
 
     def _relabel(self, arguments: dict[str, Any], say: Say) -> str:  # noqa: ARG002

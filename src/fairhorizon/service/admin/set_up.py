@@ -13,12 +13,23 @@ from fairhorizon.model.model import Model
 from fairhorizon.service.budget.rules import UNIT, Window, check_served
 from fairhorizon.service.replica.snapshot import SnapshotLoader, check_bound, loaded, popular_now
 from fairhorizon.service.settings import ServiceSettings
-from fairhorizon.service.store import items, labels, limits, models
-from fairhorizon.service.store import state as service_state
+from fairhorizon.service.store.catalogue import Item, add_missing_items
 from fairhorizon.service.store.database import Database
-from fairhorizon.service.store.items import Item
-from fairhorizon.service.store.limits import AskedLimit
 from fairhorizon.service.store.migrating import prepare
+from fairhorizon.service.store.state import (
+    all_limits,
+    begin_epoch,
+    end_limit,
+    find_model,
+    insert_limit,
+    limits_in_force,
+    lock_state,
+    model_row,
+    promote_model,
+    read_state,
+    register_model,
+    showings_by_item,
+)
 from fairhorizon.vocabulary import ListValue
 
 LOG = logging.getLogger("fairhorizon.service")
@@ -43,7 +54,7 @@ def set_up(
     prepare(database)
     notes = []
     with database.reading() as connection:
-        state, there = service_state.read(database, connection), limits.every(connection)
+        state, there = read_state(database, connection), all_limits(connection)
     if run is not None:
         folder = str(run.resolve())
         if not asked and not there:
@@ -51,7 +62,7 @@ def set_up(
         number = _number_of(database, folder)
         if state.model_id is None:
             with database.writing() as connection:
-                models.promote(database, connection, number)
+                promote_model(database, connection, number)
         elif state.model_id != number:
             notes.append(
                 f"model {state.model_id} goes on being served; {run} is model {number} "
@@ -69,8 +80,8 @@ def check_value(database: Database, settings: ServiceSettings) -> None:
     if settings.value is ListValue.NDCG:
         return
     with database.reading() as connection:
-        number = service_state.read(database, connection).model_id
-        folder = None if number is None else models.get(connection, number).folder
+        number = read_state(database, connection).model_id
+        folder = None if number is None else model_row(connection, number).folder
     if folder is not None:
         loaded(folder).retention_for(settings.value)
 
@@ -78,7 +89,7 @@ def check_value(database: Database, settings: ServiceSettings) -> None:
 def _number_of(database: Database, folder: str) -> int:
     """The number of a model, which is registered if it is new; one that is known is not loaded."""
     with database.reading() as connection:
-        known = models.find(connection, folder)
+        known = find_model(connection, folder)
     if known is not None:
         return known
     model = loaded(folder)
@@ -88,8 +99,8 @@ def _number_of(database: Database, folder: str) -> int:
 
 def register(database: Database, connection: Connection, folder: str, model: Model) -> int:
     """The number of a model; its items are added where the service does not know them."""
-    items.add_missing(database, connection, items_of(model))
-    return models.register(database, connection, folder, model.method)
+    add_missing_items(database, connection, items_of(model))
+    return register_model(database, connection, folder, model.method)
 
 
 def items_of(model: Model) -> list[Item]:
@@ -120,17 +131,17 @@ def relabel(database: Database) -> int:
         with database.reading() as connection:
             snapshot = loader.load(connection)
         with database.writing() as connection:
-            if service_state.lock(database, connection).generation != snapshot.generation:
+            if lock_state(database, connection).generation != snapshot.generation:
                 continue
-            popular = popular_now(snapshot, labels.showings(connection))
-            return labels.switch(database, connection, popular)
+            popular = popular_now(snapshot, showings_by_item(connection))
+            return begin_epoch(database, connection, popular)
 
 
 def _ask(database: Database, settings: ServiceSettings, asked: Sequence[str]) -> list[str]:
     """Create limits that are not in force yet; notes on those that are, but were not asked for."""
     texts = [str(Limit.parse(text)) for text in asked]
     with database.reading() as connection:
-        present = [row.text for row in limits.in_force(connection)]
+        present = [row.text for row in limits_in_force(connection)]
     for text in texts:
         if text not in present:
             create_limit(database, text, settings)
@@ -154,19 +165,22 @@ def create_limit(
     """
     limit = Limit.parse(text)
     check_served(limit)
-    asked = AskedLimit(
-        str(limit),
-        str(Window.parse(window or settings.window)),
-        counts or settings.counts.value,
-        UNIT * (slack or settings.slack),
-    )
+    asked = str(limit)
+    counted = str(Window.parse(window or settings.window))
     loader = SnapshotLoader(database)
     with database.reading() as connection:
         check_bound(loader.load(connection), limit)
     with database.writing() as connection:
-        service_state.lock(database, connection)
+        lock_state(database, connection)
         if instead_of is not None:
-            limits.end(database, connection, instead_of)
-        if any(row.text == asked.text for row in limits.in_force(connection)):
-            raise LimitInForceError(f"{asked.text} is in force already")
-        return limits.create(database, connection, asked)
+            end_limit(database, connection, instead_of)
+        if any(row.text == asked for row in limits_in_force(connection)):
+            raise LimitInForceError(f"{asked} is in force already")
+        return insert_limit(
+            database,
+            connection,
+            asked,
+            window=counted,
+            counts=counts or settings.counts.value,
+            slack=UNIT * (slack or settings.slack),
+        )

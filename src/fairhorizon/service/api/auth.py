@@ -12,12 +12,11 @@ from fastapi import Depends, Request, Response
 from fastapi.routing import APIRoute
 from starlette.concurrency import run_in_threadpool
 
-from fairhorizon.service.api import middleware  # noqa: F401  # every route may have {item:id}
 from fairhorizon.service.api.problems import ApiProblem
 from fairhorizon.service.background import Service
+from fairhorizon.service.settings import Role
 from fairhorizon.service.store import keys
 from fairhorizon.service.store.keys import Key
-from fairhorizon.service.vocabulary import Role
 
 REMEMBERED = 5.0  # seconds, after which a key that was ended is refused everywhere
 MOST_REMEMBERED = 10_000
@@ -183,7 +182,7 @@ def needs(role: Role) -> RoleCheck:
 
 
 class GuardedRoute(APIRoute):
-    """Asks for the key before it reads the body: strangers cannot make it work."""
+    """Asks for the key before it reads the body, so that nobody without a key causes work."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()

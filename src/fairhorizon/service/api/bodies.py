@@ -1,8 +1,10 @@
-"""What all bodies have in common: fields that every database can keep, and a strict base."""
+"""What all requests have in common: ids in paths, fields that every database can keep, a strict
+base of bodies."""
 
 import math
 from datetime import UTC, datetime
 from typing import Annotated, Any
+from urllib.parse import quote, unquote
 
 from pydantic import (
     AfterValidator,
@@ -12,13 +14,29 @@ from pydantic import (
     Field,
     model_validator,
 )
+from starlette.convertors import Convertor, register_url_convertor
 
-from fairhorizon.service.vocabulary import ID_LENGTH
+from fairhorizon.service.settings import ID_LENGTH
 
 LONGEST_TEXT = 10_000
 DEEPEST = 20  # levels of labels
 LARGEST_WHOLE = 2**63 - 1  # a larger number would be rounded by SQLite
 MOST_CATEGORIES = 100
+
+
+class IdConvertor(Convertor[str]):
+    """One part of a path, as in /api/item/{item:id}."""
+
+    regex = "[^/]+"
+
+    def convert(self, value: str) -> str:
+        return unquote(value)
+
+    def to_string(self, value: str) -> str:
+        return quote(value, safe="")
+
+
+register_url_convertor("id", IdConvertor())
 
 
 def storable(text: str) -> str:

@@ -20,10 +20,21 @@ from fairhorizon.service.api.bodies import (
     storable,
 )
 from fairhorizon.service.api.problems import ApiProblem
-from fairhorizon.service.store import items, users
-from fairhorizon.service.store.items import Item
-from fairhorizon.service.store.users import User
-from fairhorizon.service.vocabulary import ID_LENGTH, MOST_ROWS
+from fairhorizon.service.settings import ID_LENGTH, MOST_ROWS
+from fairhorizon.service.store.catalogue import (
+    Item,
+    User,
+    find_item,
+    find_user,
+    page_of_items,
+    page_of_users,
+    put_items,
+    put_users,
+    remove_item,
+    remove_user,
+    update_item,
+    update_user,
+)
 
 router = APIRouter(route_class=GuardedRoute)
 
@@ -137,7 +148,7 @@ def insert_item(service: Serving, body: ItemBody) -> Affected:
 @router.post("/api/items", dependencies=[Administering], summary="Insert or replace items")
 def insert_items(service: Serving, body: Items) -> Affected:
     with service.database.writing() as connection:
-        rows = items.put(service.database, connection, [one.item() for one in body])
+        rows = put_items(service.database, connection, [one.item() for one in body])
     return Affected(RowAffected=rows)
 
 
@@ -148,7 +159,7 @@ def get_items(
     if q is not None:
         raise ApiProblem(422, f"q = {q}: items are not searched here", "leave it out, and page")
     with service.database.reading() as connection:
-        found = items.page(connection, cursor, n)
+        found = page_of_items(connection, cursor, n)
     return ItemPage(Cursor=_cursor(found, n), Items=[ItemBody.from_item(one) for one in found])
 
 
@@ -173,7 +184,7 @@ def remove_category(service: Serving, item: ItemId, category: Annotated[Id, Path
 @router.get("/api/item/{item:id}", dependencies=[Reading], summary="An item")
 def get_item(service: Serving, item: ItemId) -> ItemBody:
     with service.database.reading() as connection:
-        found = items.get(connection, item)
+        found = find_item(connection, item)
     if found is None:
         raise _missing("item", item)
     return ItemBody.from_item(found)
@@ -182,7 +193,7 @@ def get_item(service: Serving, item: ItemId) -> ItemBody:
 @router.patch("/api/item/{item:id}", dependencies=[Administering], summary="Change an item")
 def change_item(service: Serving, item: ItemId, body: ItemChange) -> Affected:
     with service.database.writing() as connection:
-        if not items.change(service.database, connection, item, body.columns()):
+        if not update_item(service.database, connection, item, body.columns()):
             raise _missing("item", item)
     return Affected(RowAffected=1)
 
@@ -190,7 +201,7 @@ def change_item(service: Serving, item: ItemId, body: ItemChange) -> Affected:
 @router.delete("/api/item/{item:id}", dependencies=[Administering], summary="Delete an item")
 def delete_item(service: Serving, item: ItemId) -> Affected:
     with service.database.writing() as connection:
-        if not items.delete(service.database, connection, item):
+        if not remove_item(service.database, connection, item):
             raise _missing("item", item)
     return Affected(RowAffected=1)
 
@@ -203,21 +214,21 @@ def insert_user(service: Serving, body: UserBody) -> Affected:
 @router.post("/api/users", dependencies=[Administering], summary="Insert or replace users")
 def insert_users(service: Serving, body: Users) -> Affected:
     with service.database.writing() as connection:
-        rows = users.put(service.database, connection, [one.user() for one in body])
+        rows = put_users(service.database, connection, [one.user() for one in body])
     return Affected(RowAffected=rows)
 
 
 @router.get("/api/users", dependencies=[Reading], summary="Users, page by page")
 def get_users(service: Serving, cursor: Cursor = "", n: PageLength = 100) -> UserPage:
     with service.database.reading() as connection:
-        found = users.page(connection, cursor, n)
+        found = page_of_users(connection, cursor, n)
     return UserPage(Cursor=_cursor(found, n), Users=[UserBody.from_user(one) for one in found])
 
 
 @router.get("/api/user/{user:id}", dependencies=[Reading], summary="A user")
 def get_user(service: Serving, user: UserId) -> UserBody:
     with service.database.reading() as connection:
-        found = users.get(connection, user)
+        found = find_user(connection, user)
     if found is None:
         raise _missing("user", user)
     return UserBody.from_user(found)
@@ -226,7 +237,7 @@ def get_user(service: Serving, user: UserId) -> UserBody:
 @router.patch("/api/user/{user:id}", dependencies=[Administering], summary="Change a user")
 def change_user(service: Serving, user: UserId, body: UserChange) -> Affected:
     with service.database.writing() as connection:
-        if not users.change(connection, user, body.columns()):
+        if not update_user(connection, user, body.columns()):
             raise _missing("user", user)
     return Affected(RowAffected=1)
 
@@ -238,14 +249,14 @@ def change_user(service: Serving, user: UserId, body: UserChange) -> Affected:
 )
 def delete_user(service: Serving, user: UserId) -> Affected:
     with service.database.writing() as connection:
-        if not users.delete(connection, user):
+        if not remove_user(connection, user):
             raise _missing("user", user)
     return Affected(RowAffected=1)
 
 
 def _categories(service: Serving, item: str, category: str, *, there: bool) -> Affected:
     with service.database.writing() as connection:
-        found = items.get(connection, item)
+        found = find_item(connection, item)
         if found is None:
             raise _missing("item", item)
         others = [one for one in found.categories if one != category]
@@ -256,11 +267,11 @@ def _categories(service: Serving, item: str, category: str, *, there: bool) -> A
             raise ApiProblem(
                 422, f"item {item!r} has {MOST_CATEGORIES} categories", "take one from it first"
             )
-        items.change(service.database, connection, item, {"categories": changed})
+        update_item(service.database, connection, item, {"categories": changed})
     return Affected(RowAffected=1)
 
 
-def _cursor(found: list[items.Item] | list[users.User], n: int) -> str:
+def _cursor(found: list[Item] | list[User], n: int) -> str:
     return found[-1].id if len(found) == n else ""
 
 

@@ -20,10 +20,10 @@ from fairhorizon.service.api.bodies import (
     storable,
 )
 from fairhorizon.service.budget.impressions import record_feedback
-from fairhorizon.service.crash_points import FEEDBACK_AFTER_COMMIT, crash_point
+from fairhorizon.service.settings import ID_LENGTH, MOST_ROWS
 from fairhorizon.service.store import feedback
+from fairhorizon.service.store.database import FEEDBACK_AFTER_COMMIT, crash_point
 from fairhorizon.service.store.feedback import Event
-from fairhorizon.service.vocabulary import ID_LENGTH, MOST_ROWS
 
 NO_YEAR = 1  # clients of Gorse in Go send the year 1 for a time that was not set
 LIST_ID = "^[0-9a-f]{32}$"

@@ -13,8 +13,8 @@ from fairhorizon.service.api.auth import GuardedRoute, Reading, Serving
 from fairhorizon.service.api.bodies import Body, Finite, Id
 from fairhorizon.service.api.problems import ApiProblem
 from fairhorizon.service.background import Service
-from fairhorizon.service.replica.requests import BuiltList, ListRequest
-from fairhorizon.service.vocabulary import LONGEST_LIST, MOST_CANDIDATES
+from fairhorizon.service.replica.list_builder import BuiltList, ListRequest
+from fairhorizon.service.settings import LONGEST_LIST, MOST_CANDIDATES
 
 MOST_WAITING = 1000  # requests, before more are refused
 LARGEST_SCORE = 1e9  # of a candidate: sums of such scores are still exact enough to compare
@@ -111,7 +111,7 @@ async def asked(
     return Asked(n, tuple(category), tuple(exclude), version == "2")
 
 
-Asking = Annotated[Asked, Depends(asked)]
+ListQuery = Annotated[Asked, Depends(asked)]
 
 
 @router.get(
@@ -126,7 +126,7 @@ Asking = Annotated[Asked, Depends(asked)]
     responses=ANSWERS,
     summary="A list for a user",
 )
-async def recommend(service: Serving, user: User, query: Asking) -> Response:
+async def recommend(service: Serving, user: User, query: ListQuery) -> Response:
     """Recommend under all limits; the list is recorded before it is answered.
 
     It can be shorter than asked for, because limits go before length.
@@ -143,7 +143,7 @@ async def recommend(service: Serving, user: User, query: Asking) -> Response:
     summary="A list of one category for a user",
 )
 async def recommend_in_category(
-    service: Serving, user: User, within: Within, query: Asking
+    service: Serving, user: User, within: Within, query: ListQuery
 ) -> Response:
     """The same with a category in the path."""
     narrower = replace(query, categories=(*query.categories, within))

@@ -15,8 +15,7 @@ from fairhorizon.service.api.auth import Administering, GuardedRoute, Reading, S
 from fairhorizon.service.api.bodies import Body, moment, storable
 from fairhorizon.service.api.problems import AGAIN, ApiProblem
 from fairhorizon.service.monitoring.metrics import CONTENT_TYPE
-from fairhorizon.service.store import models
-from fairhorizon.service.store import state as service_state
+from fairhorizon.service.store.state import all_models, model_row, previous_model, read_state
 
 router = APIRouter(route_class=GuardedRoute)
 health = APIRouter(route_class=GuardedRoute)
@@ -69,7 +68,7 @@ class JobStatus(BaseModel):
 @router.get("/v1/models", dependencies=[Reading], summary="All models, and which is served")
 def get_models(service: Serving) -> list[ModelState]:
     with service.database.reading() as connection:
-        present = service_state.read(service.database, connection).model_id
+        present = read_state(service.database, connection).model_id
         return [
             ModelState(
                 Id=row.id,
@@ -79,7 +78,7 @@ def get_models(service: Serving) -> list[ModelState]:
                 RegisteredAt=moment(row.registered_at),
                 PromotedAt=None if row.promoted_at is None else moment(row.promoted_at),
             )
-            for row in models.every(connection)
+            for row in all_models(connection)
         ]
 
 
@@ -99,7 +98,7 @@ def post_model(service: Serving, body: ModelBody) -> JobAsked:
 )
 def rollback(service: Serving) -> JobAsked:
     with service.database.reading() as connection:
-        row = models.before(connection)
+        row = previous_model(connection)
     if row is None:
         raise ApiProblem(409, "no other model was served before", "GET /v1/models lists them")
     return _asked(service, PROMOTE, {"model": row.id})
@@ -113,7 +112,7 @@ def rollback(service: Serving) -> JobAsked:
 )
 def promote(service: Serving, model: Number) -> JobAsked:
     with service.database.reading() as connection:
-        if models.get(connection, model) is None:
+        if model_row(connection, model) is None:
             raise ApiProblem(404, f"there is no model {model}", "register it: POST /v1/models")
     return _asked(service, PROMOTE, {"model": model})
 
@@ -146,7 +145,7 @@ async def live() -> dict[str, bool]:
 @health.get("/api/health/ready", summary="Whether lists can be served now")
 def ready(service: Serving) -> dict[str, bool]:
     with service.database.reading() as connection:  # raises what becomes a 503
-        service_state.read(service.database, connection)
+        read_state(service.database, connection)
     if service.engine.snapshot is None:
         raise ApiProblem(503, "the model is being loaded", "ask again", AGAIN)
     return {"Ready": True}

@@ -12,9 +12,9 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from fairhorizon.errors import FairHorizonError
-from fairhorizon.service.replica.requests import NoModelError
+from fairhorizon.service.replica.list_builder import NoModelError
+from fairhorizon.service.settings import LARGEST_BODY
 from fairhorizon.service.store.database import DatabaseAwayError
-from fairhorizon.service.vocabulary import LARGEST_BODY
 from fairhorizon.settings import expected
 
 LOG = logging.getLogger("fairhorizon.service")

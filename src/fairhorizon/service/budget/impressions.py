@@ -13,7 +13,7 @@ from sqlalchemy.engine import Connection
 
 from fairhorizon.limits.language import Limit
 from fairhorizon.service.budget.rules import place_units
-from fairhorizon.service.store import state as service_state
+from fairhorizon.service.settings import Counts
 from fairhorizon.service.store.database import Database
 from fairhorizon.service.store.feedback import Event, add
 from fairhorizon.service.store.schema import (
@@ -24,7 +24,7 @@ from fairhorizon.service.store.schema import (
     unconfirmed,
     windows,
 )
-from fairhorizon.service.vocabulary import Counts
+from fairhorizon.service.store.state import lock_state, read_state
 
 GIVEN_UP_AT_ONCE = 1000
 
@@ -44,7 +44,7 @@ def record_feedback(database: Database, events: Sequence[Event], *, read: Sequen
 
 def confirm(database: Database, connection: Connection, seen: Sequence[tuple[str, str]]) -> None:
     """Count showings that were seen: pairs of a list and one of its items. Each counts once."""
-    service_state.lock(database, connection)
+    lock_state(database, connection)
     ids = sorted({name for name, _ in seen})
     rows = {row.id: row for row in connection.execute(sa.select(lists).where(lists.c.id.in_(ids)))}
     places: list[dict[str, Any]] = [
@@ -75,14 +75,14 @@ def confirm(database: Database, connection: Connection, seen: Sequence[tuple[str
 
 def any_over(database: Database, connection: Connection) -> bool:
     """Whether some list's time to be confirmed is over."""
-    now = service_state.read(database, connection).now
+    now = read_state(database, connection).now
     query = sa.select(unconfirmed.c.list_id).where(unconfirmed.c.until <= now).limit(1)
     return connection.execute(query).first() is not None
 
 
 def give_up(database: Database, connection: Connection) -> int:
     """Give back what was charged for showings whose time to be confirmed is over."""
-    state = service_state.lock(database, connection)
+    state = lock_state(database, connection)
     over = list(
         connection.execute(
             sa.select(unconfirmed.c.list_id)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fairhorizon.metrics.shares import ROUNDING
 from fairhorizon.service.budget.rules import UNIT, Rules, allowed, part_of
-from fairhorizon.service.vocabulary import Counts
+from fairhorizon.service.settings import Counts
 
 TIMES = 3  # a lease is so many times what was used lately between two transactions
 KEPT = (9, 10)  # of what was used lately, from one transaction to the next

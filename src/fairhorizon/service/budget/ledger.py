@@ -1,12 +1,20 @@
-"""Accounts and leases in the database; all of it inside a transaction that holds the lock.
+"""Accounts, the leases of replicas, and the replicas themselves, in the database.
 
     charged + L <= share * shown + C        before a lease of L is handed out
 
 `charged` counts leases when they are handed out, so showings of the group are at most `charged`;
 and `shown` counts lists when they are recorded, before they are answered. docs/guarantee.md has the
-proof.
+proof. All changes of accounts are made inside a transaction that holds the lock of the state.
+
+Replicas join, give signs of life, and leave or fall silent. Leases of a replica that is gone go
+back to their accounts, as far as its recorded lists have not used them. That is safe even if it is
+only slow: it can record no list any more, because its row is gone, and a list that is not recorded
+is not answered.
 """
 
+import os
+import socket
+import uuid
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -24,9 +32,10 @@ from fairhorizon.service.budget.leases import (
     used_lately,
 )
 from fairhorizon.service.budget.rules import Rules, ServedLimit
+from fairhorizon.service.settings import Counts
 from fairhorizon.service.store.database import INSERTS, Database
 from fairhorizon.service.store.schema import accounts, leases, replicas, windows
-from fairhorizon.service.vocabulary import Counts
+from fairhorizon.service.store.state import lock_state
 
 IDS: sa.BindParameter[int] = sa.bindparam("ids", expanding=True)
 SHOWN = sa.select(windows.c.id, windows.c.shown).where(windows.c.id.in_(IDS))
@@ -301,3 +310,70 @@ def _empty(rules: Rules) -> LeaseBalance:
 
     n, free = len(rules.limits), np.zeros(len(rules))
     return LeaseBalance(rules, [0] * n, [""] * n, zeros(), zeros(), zeros(), zeros(), zeros(), free)
+
+
+def join_replica(database: Database, connection: Connection) -> str:
+    """A new replica; its id."""
+    number, now = uuid.uuid4().hex, database.now(connection)
+    row = {"id": number, "host": socket.gethostname()[:255], "pid": os.getpid()}
+    connection.execute(replicas.insert().values(**row, started_at=now, seen_at=now))
+    return number
+
+
+def sign_of_life(
+    database: Database, connection: Connection, replica: str, model_ready: int | None = None
+) -> bool:
+    """Give a sign of life; False: it was taken for dead."""
+    update = replicas.update().where(replicas.c.id == replica)
+    values: dict[str, Any] = {"seen_at": database.now(connection)}
+    if model_ready is not None:
+        values["model_ready"] = model_ready
+    return bool(connection.execute(update.values(values)).rowcount)
+
+
+def silent_replicas(database: Database, connection: Connection, seconds: float) -> list[str]:
+    """Those without a sign of life for so long, and processes of this machine that have ended."""
+    before, host = database.now(connection) - seconds, socket.gethostname()[:255]
+    return [
+        row.id
+        for row in connection.execute(sa.select(replicas))
+        if row.seen_at < before or (row.host == host and not _runs(row.pid))
+    ]
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass  # somebody else's
+    return True
+
+
+def live_replicas(connection: Connection) -> list[Any]:
+    return list(connection.execute(sa.select(replicas).order_by(replicas.c.started_at)))
+
+
+def recover_leases(database: Database, timeout: float) -> int:
+    """End the replicas that are silent and take their leases back; how many these were."""
+    with database.reading() as connection:
+        if not silent_replicas(database, connection, timeout):
+            return 0
+    with database.writing() as connection:
+        lock_state(database, connection)
+        gone = silent_replicas(database, connection, timeout)
+        _end_replicas(connection, gone)
+    return len(gone)
+
+
+def leave_replica(database: Database, replica: str) -> None:
+    """End one replica in good order."""
+    with database.writing() as connection:
+        lock_state(database, connection)
+        _end_replicas(connection, [replica])
+
+
+def _end_replicas(connection: Connection, gone: list[str]) -> None:
+    connection.execute(replicas.delete().where(replicas.c.id.in_(gone)))
+    give_back(connection, leases.c.replica_id.in_(gone))

@@ -18,6 +18,7 @@ from sqlalchemy.engine import Connection
 
 from fairhorizon.limits.language import Limit
 from fairhorizon.service.budget.rules import place_units
+from fairhorizon.service.settings import Counts
 from fairhorizon.service.store.schema import (
     accounts,
     confirmations,
@@ -27,7 +28,6 @@ from fairhorizon.service.store.schema import (
     unconfirmed,
     windows,
 )
-from fairhorizon.service.vocabulary import Counts
 
 AT_ONCE = 1000  # lists in memory
 

@@ -18,7 +18,7 @@ from fairhorizon.errors import ConfigError
 from fairhorizon.limits.language import Limit
 from fairhorizon.limits.place_rule import PlaceRule
 from fairhorizon.limits.resolved import ResolvedLimit
-from fairhorizon.service.vocabulary import Counts
+from fairhorizon.service.settings import Counts
 from fairhorizon.vocabulary import Labels, Scope
 
 UNIT = 1_000_000  # one showing that counts 1

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 
-from fairhorizon.service.monitoring.periods import DAY, Period
+from fairhorizon.service.monitoring.counts import DAY, Period
 
 WIDTH, HEIGHT = 460, 190
 LEFT, RIGHT, TOP, BOTTOM = 48, 12, 12, 24  # the left one is wider where values are long texts

@@ -10,32 +10,29 @@ from sqlalchemy.engine import Connection
 
 from fairhorizon.errors import ConfigError, FairHorizonError
 from fairhorizon.limits.language import POPULAR, GroupOf, Limit, number_of
-from fairhorizon.report.styles import GREY, PALETTE
+from fairhorizon.report.charts import GREY, PALETTE
 from fairhorizon.service.admin.set_up import create_limit
 from fairhorizon.service.api.auth import Serving
 from fairhorizon.service.background import Service
 from fairhorizon.service.budget.rules import UNIT, Window, showings
-from fairhorizon.service.dashboard.auth import Change, Submitted, Visiting, Visitor
 from fairhorizon.service.dashboard.charts import Curve, LineChart, percent, plain
-from fairhorizon.service.dashboard.rendering import PageRoute, page, see_other
-from fairhorizon.service.monitoring.limit_series import (
+from fairhorizon.service.dashboard.pages import PageRoute, page, see_other
+from fairhorizon.service.dashboard.sessions import AdminForm, CurrentVisitor, Submitted, Visitor
+from fairhorizon.service.monitoring.counts import Period
+from fairhorizon.service.monitoring.limits import (
+    ORDER,
+    AccountNow,
     LimitSeries,
+    LimitStatus,
     limit_series,
+    present_accounts,
+    status_of,
     window_share,
     window_totals,
 )
-from fairhorizon.service.monitoring.limit_status import (
-    ORDER,
-    AccountNow,
-    LimitStatus,
-    present_accounts,
-    status_of,
-)
-from fairhorizon.service.monitoring.periods import Period
-from fairhorizon.service.settings import ServiceSettings
-from fairhorizon.service.store import limits
+from fairhorizon.service.settings import Counts, ServiceSettings
 from fairhorizon.service.store.database import DatabaseAwayError
-from fairhorizon.service.vocabulary import Counts
+from fairhorizon.service.store.state import end_limit, limit_row, limits_in_force
 
 MOST_DRAWN = 3  # groups of one limit
 MOST_LISTED = 20
@@ -117,7 +114,7 @@ def limit_cards(
         here = by_limit.setdefault(account.limit_id, [])
         here.append(GroupCard(account, status_of(account, settings.alert_at)))
     cards = []
-    for row in limits.in_force(connection):
+    for row in limits_in_force(connection):
         groups = sorted(by_limit.get(row.id, []), key=_urgency, reverse=True)
         drawn: Sequence[GroupCard] = groups[:MOST_LISTED]
         if period is not None:
@@ -154,7 +151,7 @@ def _charts(
     connection: Connection, row: Any, series: LimitSeries, period: Period
 ) -> tuple[LineChart, ...]:
     """The share against its line, and the price."""
-    totals = []
+    totals: dict[float, tuple[int, int]] = {}
     if row.counts == Counts.SERVED:  # what is confirmed later is not counted by minute
         window = Window.parse(row.window)
         totals = window_totals(connection, row.id, series.group, window, period)
@@ -185,14 +182,14 @@ def _charts(
 def show_limits(
     request: Request,
     service: Serving,
-    visitor: Visiting,
+    visitor: CurrentVisitor,
     done: Annotated[str, Query(max_length=20)] = "",
 ) -> Response:
     return _page(request, service, visitor, said=DONE.get(done, ""))
 
 
 @router.post(LIMITS)
-def create(request: Request, service: Serving, form: Change) -> Response:
+def create(request: Request, service: Serving, form: AdminForm) -> Response:
     def attempt() -> None:
         text = form.field("limit")
         if len(text) > LONGEST:
@@ -211,7 +208,7 @@ def create(request: Request, service: Serving, form: Change) -> Response:
 
 
 @router.post(LIMITS + "/{number}/change")
-def change(request: Request, service: Serving, form: Change, number: Number) -> Response:
+def change(request: Request, service: Serving, form: AdminForm, number: Number) -> Response:
     def attempt() -> None:
         row = _in_force(service, number)
         text = str(replace(Limit.parse(row.text), share=_share(form)))
@@ -229,11 +226,11 @@ def change(request: Request, service: Serving, form: Change, number: Number) -> 
 
 
 @router.post(LIMITS + "/{number}/end")
-def end(request: Request, service: Serving, form: Change, number: Number) -> Response:
+def end(request: Request, service: Serving, form: AdminForm, number: Number) -> Response:
     def attempt() -> None:
         _in_force(service, number)
         with service.database.writing() as connection:
-            limits.end(service.database, connection, number)
+            end_limit(service.database, connection, number)
 
     return _attempted(request, service, form, number, "ended", attempt)
 
@@ -285,7 +282,7 @@ def _page(
 
 def _in_force(service: Service, number: int) -> Any:
     with service.database.reading() as connection:
-        row = limits.get(connection, number)
+        row = limit_row(connection, number)
     if row is None or row.ended_at is not None:
         raise ConfigError(f"limit {number} is not in force any more (create another)")
     return row

@@ -7,21 +7,19 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 from sqlalchemy.engine import Connection
 
-from fairhorizon.report.styles import PALETTE
+from fairhorizon.report.charts import PALETTE
 from fairhorizon.service.admin import jobs
 from fairhorizon.service.api.auth import Serving
-from fairhorizon.service.budget import replicas
-from fairhorizon.service.dashboard.auth import Visiting
+from fairhorizon.service.budget.ledger import live_replicas
 from fairhorizon.service.dashboard.charts import Curve, LineChart, milliseconds, plain
 from fairhorizon.service.dashboard.limit_pages import LimitCard, limit_cards
-from fairhorizon.service.dashboard.rendering import PageRoute, page
+from fairhorizon.service.dashboard.pages import PageRoute, page
+from fairhorizon.service.dashboard.sessions import CurrentVisitor
 from fairhorizon.service.monitoring.alerts import active_alerts, ended_alerts
+from fairhorizon.service.monitoring.counts import DAY, HOUR, MINUTE, Period, latest_lists, traffic
 from fairhorizon.service.monitoring.exposure import RememberedChanges
-from fairhorizon.service.monitoring.limit_status import LimitStatus
-from fairhorizon.service.monitoring.periods import DAY, HOUR, MINUTE, Period
-from fairhorizon.service.monitoring.traffic import latest_lists, traffic
-from fairhorizon.service.store import models
-from fairhorizon.service.store import state as service_state
+from fairhorizon.service.monitoring.limits import LimitStatus
+from fairhorizon.service.store.state import model_row, read_state
 
 MOST_ENDED = 5  # alerts that are over
 MOST_JOBS = 20
@@ -32,7 +30,7 @@ Points = Sequence[tuple[float, float]]
 
 
 @dataclass(frozen=True)
-class Stretch:
+class ChartPeriod:
     """A period to choose; steps divide a day, so that none reaches from one into the next."""
 
     words: str
@@ -40,10 +38,10 @@ class Stretch:
     step: int
 
 
-STRETCHES = {
-    "1h": Stretch("1 hour", HOUR, MINUTE),
-    "24h": Stretch("24 hours", DAY, 15 * MINUTE),
-    "7d": Stretch("7 days", 7 * DAY, 2 * HOUR),
+CHART_PERIODS = {
+    "1h": ChartPeriod("1 hour", HOUR, MINUTE),
+    "24h": ChartPeriod("24 hours", DAY, 15 * MINUTE),
+    "7d": ChartPeriod("7 days", 7 * DAY, 2 * HOUR),
 }
 USUAL = "1h"
 
@@ -54,13 +52,13 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 def overview(
     request: Request,
     service: Serving,
-    visitor: Visiting,
-    period: Annotated[str, Query(pattern=f"^({'|'.join(STRETCHES)})$")] = USUAL,
+    visitor: CurrentVisitor,
+    period: Annotated[str, Query(pattern=f"^({'|'.join(CHART_PERIODS)})$")] = USUAL,
 ) -> Response:
-    stretch = STRETCHES[period]
+    stretch = CHART_PERIODS[period]
     remembered: RememberedChanges = request.app.state.changes
     with service.database.reading() as connection:
-        state = service_state.read(service.database, connection)
+        state = read_state(service.database, connection)
         drawn = Period.last(state.now, stretch.length, stretch.step)
         cards = limit_cards(connection, service.settings, drawn)
         active = active_alerts(connection)
@@ -71,15 +69,15 @@ def overview(
             "latest": latest_lists(connection, state.now),
             "charts": _traffic_charts(connection, drawn, state.now),
             "changes": remembered.over(connection, state.now, stretch.length),
-            "replicas": replicas.alive(connection),
-            "model": None if state.model_id is None else models.get(connection, state.model_id),
+            "replicas": live_replicas(connection),
+            "model": None if state.model_id is None else model_row(connection, state.model_id),
             "jobs": _open_jobs(connection),
         }
     return page(
         request,
         visitor,
         "overview.html.j2",
-        stretches=STRETCHES,
+        stretches=CHART_PERIODS,
         period=period,
         stretch=stretch,
         cards=cards,

@@ -26,25 +26,25 @@ from sqlalchemy.engine import Connection
 
 from fairhorizon.errors import ConfigError
 from fairhorizon.service.budget.rules import UNIT
-from fairhorizon.service.monitoring.limit_status import (
+from fairhorizon.service.monitoring.limits import (
     AccountNow,
     LimitStatus,
     line,
     present_accounts,
     status_of,
 )
-from fairhorizon.service.replica.engine import Engine
+from fairhorizon.service.replica.replica import Engine
 from fairhorizon.service.replica.snapshot import ServingSnapshot
 from fairhorizon.service.settings import ServiceSettings
-from fairhorizon.service.store import state as service_state
 from fairhorizon.service.store.database import Database
 from fairhorizon.service.store.schema import alerts, feedback, lists
-from fairhorizon.service.store.state import ServiceState
+from fairhorizon.service.store.state import ServiceState, lock_state, read_state
 
 EVERY = 5.0  # seconds between two looks
 LOG = logging.getLogger("fairhorizon.service")
 TIMEOUT = 5.0  # seconds of one try to tell somebody
 PAUSES = (1.0, 3.0)  # seconds between the tries
+BEGUN, ENDED = "begun", "ended"  # what has happened to an alert
 MOST_WAITING = 1000  # alerts that are not sent yet
 
 
@@ -202,13 +202,6 @@ def end_alert(connection: Connection, number: int, now: float) -> None:
     connection.execute(alerts.update().where(alerts.c.id == number).values(ended_at=now))
 
 
-class AlertState(StrEnum):
-    """What has happened to an alert."""
-
-    BEGUN = "begun"
-    ENDED = "ended"
-
-
 @dataclass(frozen=True)
 class AlertChange:
     """An alert that has begun or ended."""
@@ -216,7 +209,7 @@ class AlertChange:
     kind: str
     subject: str
     message: str
-    state: AlertState
+    state: str  # begun or ended
     time: float
     number: int | None = None  # of the row, where it has one
 
@@ -226,7 +219,7 @@ class AlertChange:
             "Kind": self.kind,
             "Subject": self.subject,
             "Message": self.message,
-            "State": self.state.value,
+            "State": self.state,
             "Time": datetime.fromtimestamp(self.time, UTC).isoformat(),
         }
 
@@ -245,7 +238,7 @@ class Watch:
         self._next = time.monotonic() + self.every
         changes = look(self.engine.database, self.engine.settings, self.engine.snapshot)
         for change in changes:
-            level = logging.WARNING if change.state is AlertState.BEGUN else logging.INFO
+            level = logging.WARNING if change.state == BEGUN else logging.INFO
             text = "alert %s %s: %s: %s"
             LOG.log(level, text, change.kind, change.state, change.subject, change.message)
             self.webhook.send(change.body())
@@ -263,11 +256,11 @@ def look(
     state, so that one of them changes it, and with what is true at that moment.
     """
     with database.reading() as connection:
-        state = service_state.read(database, connection)
+        state = read_state(database, connection)
         if not _changes(connection, settings, state, snapshot):
             return []
     with database.writing() as connection:
-        state = service_state.lock(database, connection)
+        state = lock_state(database, connection)
         changes = _changes(connection, settings, state, snapshot)
         for one in changes:
             if one.number is None:
@@ -293,7 +286,7 @@ def _changes(
             row.kind,
             row.subject,
             f"over after {(state.now - row.begun_at) / 60:,.0f} minutes; it was: {row.message}",
-            AlertState.ENDED,
+            ENDED,
             state.now,
             row.id,
         )
@@ -304,7 +297,7 @@ def _changes(
 
 
 def _begun(one: Finding, now: float) -> AlertChange:
-    return AlertChange(one.kind.value, one.subject, one.message, AlertState.BEGUN, now)
+    return AlertChange(one.kind.value, one.subject, one.message, BEGUN, now)
 
 
 def check_address(address: str) -> str:

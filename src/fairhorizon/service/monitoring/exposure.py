@@ -12,13 +12,12 @@ from sqlalchemy.engine import Connection
 
 from fairhorizon.limits.language import POPULAR, GroupOf
 from fairhorizon.metrics.fairness import gini
-from fairhorizon.service.monitoring.limit_series import LimitSeries, limit_series
-from fairhorizon.service.monitoring.periods import HOUR, MINUTE, Period
+from fairhorizon.service.monitoring.counts import HOUR, MINUTE, Period
+from fairhorizon.service.monitoring.limits import LimitSeries, limit_series
 from fairhorizon.service.replica.snapshot import ServingSnapshot
-from fairhorizon.service.store import items as item_rows
-from fairhorizon.service.store import labels as label_rows
-from fairhorizon.service.store.items import Item
+from fairhorizon.service.store.catalogue import Item, item_titles, items_changed_since
 from fairhorizon.service.store.schema import item_hours, labels, minutes
+from fairhorizon.service.store.state import last_epoch, popular_in_epoch
 
 PROVIDER_COLUMNS = ("seller", "provider", "brand", "artist", "shop")
 MOST_EPOCHS = 100  # the newest of a period
@@ -43,7 +42,7 @@ def known_items(snapshot: ServingSnapshot | None, connection: Connection) -> Kno
         return KnownItems(
             here.rows, [one for one, closed in zip(here.ids, shut, strict=True) if not closed]
         )
-    found = item_rows.changed_since(connection, -1)
+    found = items_changed_since(connection, -1)
     return KnownItems(
         {one.id: one for one, _ in found},
         [one.id for one, there in found if there and not one.hidden],
@@ -191,7 +190,7 @@ def exposure(
     """
     known, shown = known_items(snapshot, connection), shown_items(connection, period.hours)
     column = provider_column(provider, known.rows)
-    popular = label_rows.of_epoch(connection, label_rows.last(connection)[0])
+    popular = popular_in_epoch(connection, last_epoch(connection)[0])
     return ExposureReport(
         period,
         limit_series(connection, period),
@@ -238,9 +237,7 @@ def exposure_changes(connection: Connection, now: float, length: int) -> Exposur
     hours, earlier = (begin, end), (2 * begin - end, begin)
     after, before = shown_items(connection, hours), shown_items(connection, earlier)
     n_after, n_before = sum(after.values()), sum(before.values())
-    popular = popular_now_share(
-        after, label_rows.of_epoch(connection, label_rows.last(connection)[0])
-    )
+    popular = popular_now_share(after, popular_in_epoch(connection, last_epoch(connection)[0]))
     if not n_after or not n_before:
         return ExposureChanges(earlier, hours, n_before, n_after, popular)
     changes = {
@@ -249,7 +246,7 @@ def exposure_changes(connection: Connection, now: float, length: int) -> Exposur
     order = sorted(changes, key=lambda one: (-changes[one], one))
     gains = [one for one in order[:MOST_CHANGES] if changes[one] > 0]
     losses = [one for one in order[: -MOST_CHANGES - 1 : -1] if changes[one] < 0]
-    titles = item_rows.titles(connection, [*gains, *losses])
+    titles = item_titles(connection, [*gains, *losses])
 
     def moved(some: list[str]) -> tuple[ShareChange, ...]:
         return tuple(

@@ -8,9 +8,9 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from sqlalchemy.engine import Connection
 
 from fairhorizon.service.budget.rules import showings
-from fairhorizon.service.monitoring.limit_status import present_accounts
-from fairhorizon.service.store import state as service_state
+from fairhorizon.service.monitoring.limits import present_accounts
 from fairhorizon.service.store.database import Database
+from fairhorizon.service.store.state import read_state
 
 FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # where workers of one server leave their counts
 CONTENT_TYPE = CONTENT_TYPE_LATEST
@@ -58,7 +58,7 @@ def _stored(database: Database, connection: Connection) -> CollectorRegistry:
     def gauge(name: str, text: str, labels: tuple[str, ...] = ()) -> prometheus.Gauge:
         return prometheus.Gauge(f"fairhorizon_{name}", text, labels, registry=registry)
 
-    now = service_state.read(database, connection)
+    now = read_state(database, connection)
     gauge("lists", "Lists recorded").set(now.lists)
     gauge("showings", "Showings recorded").set(now.showings)
     gauge("label_epoch", "Epoch of the labels by popularity").set(now.epoch)

@@ -1,8 +1,10 @@
 """From requests to lists: values of the model or of the caller, prices, and a hard cap."""
 
+import time
 import uuid
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,24 +14,96 @@ from torch import Tensor
 
 from fairhorizon.allocation.candidates import NEVER
 from fairhorizon.allocation.guard import ExposureGuard, GuardedList
+from fairhorizon.errors import FairHorizonError
 from fairhorizon.fcpo.retention.replay import FittedRetention, best_open
 from fairhorizon.fcpo.retention.state import ResponseHistory, see_many
-from fairhorizon.model.requests import RepeatRule, Requests
-from fairhorizon.recommenders.ranked_lists import ValuedItems
+from fairhorizon.model.serving import RepeatRule, Requests
+from fairhorizon.recommenders.base import ValuedItems
 from fairhorizon.service.budget.leases import LeaseBalance
-from fairhorizon.service.replica.requests import (
-    BuiltList,
-    Codes,
-    ListRequest,
-    NoModelError,
-    UnknownItemsError,
-    UserHistories,
-)
 from fairhorizon.service.replica.snapshot import ServingSnapshot
-from fairhorizon.service.settings import ServiceSettings
-from fairhorizon.service.vocabulary import Source
+from fairhorizon.service.settings import ServiceSettings, Source
+from fairhorizon.service.store.feedback import MOST_SHOWN
 from fairhorizon.simulation.feedback import Scenario
 from fairhorizon.vocabulary import ListValue
+
+Codes = NDArray[np.int64]
+
+
+class NoModelError(FairHorizonError):
+    """There is no model to recommend with."""
+
+
+class UnknownItemsError(FairHorizonError):
+    """Candidates that nobody has described."""
+
+
+@dataclass(frozen=True, eq=False)
+class ListRequest:
+    """A list for one user.
+
+    categories: items have to be in all of them.
+    candidates: of somebody else's recommender, with scores; None: those of the model.
+    """
+
+    user: str
+    n: int
+    categories: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    candidates: dict[str, float] | None = None
+    begun: float = field(default_factory=time.perf_counter)
+    answer: "Future[BuiltList]" = field(default_factory=Future)
+
+    @property
+    def source(self) -> Source:
+        return Source.RECOMMEND if self.candidates is None else Source.RANK
+
+
+@dataclass(frozen=True)
+class UserHistories:
+    """What the database knows of those who ask, by id.
+
+    events: what they took or refused, oldest first.
+    shown: their newest lists, oldest first; empty where nobody looks at them.
+    """
+
+    events: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    shown: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+
+    def answers(self, user: str, since: float, negative: Sequence[str]) -> list[bool]:
+        """Whether each of the newest showings to a user was liked, oldest first.
+
+        A like is feedback that names the list, and is neither `read` nor negative.
+        """
+        liked = {
+            (row.list_id, row.item_id)
+            for row in self.events.get(user, ())
+            if row.list_id is not None and row.type not in negative
+        }
+        found = [
+            (row.id, item) in liked
+            for row in self.shown.get(user, ())
+            if row.served_at > since
+            for item in row.items
+        ]
+        return found[-MOST_SHOWN:]
+
+
+@dataclass(frozen=True, eq=False)
+class BuiltList:
+    """A list as it will be recorded and answered."""
+
+    id: str
+    user: str
+    source: Source
+    codes: Codes  # of the items, by place
+    items: list[str]
+    scores: list[float]
+    values: list[float]
+    propensities: list[float] | None
+    model: int | None  # that the values are of
+    begun: float  # when its request came, by the clock of this process
+    prices: dict[str, float] = field(default_factory=dict)
+
 
 MOST_NAMED = 3  # unknown items that a message names
 OTHERS = 20  # items that a place may go to instead
@@ -108,12 +182,12 @@ class ListBuilder:
         for n in sorted({one.n for one in requests}):
             some = [one for one in requests if one.n == n]
             negative = self.settings.negative
-            asking = [
-                self.snapshot.requester(one.user, users.events.get(one.user, ()), negative)
+            known = [
+                self.snapshot.user_now(one.user, users.events.get(one.user, ()), negative)
                 for one in some
             ]
             batch = Requests(
-                [one.person for one in asking], self.snapshot.catalogue.shut, RepeatRule()
+                [person for person, _ in known], self.snapshot.catalogue.shut, RepeatRule()
             )
             scenario = batch.scenario(state.people, state.n_items, state.free.queue_length)
             made = state.free.item_values(scenario, length=n)
@@ -121,8 +195,8 @@ class ListBuilder:
             weighed = made.values if worth is None else made.values * worth[:, None]
             values = weighed.masked_fill(made.items < 0, NEVER).float().numpy()
             chances = made.chances.float().numpy()
-            for row, (one, who) in enumerate(zip(some, asking, strict=True)):
-                values[row, who.refused] = NEVER
+            for row, (one, (_, refused)) in enumerate(zip(some, known, strict=True)):
+                values[row, refused] = NEVER
                 found[id(one)] = (values[row], chances[row])
         return found
 
@@ -195,8 +269,7 @@ class ListBuilder:
         chosen = guard.decide(values, codes, balance.caps, length)
         items, chances = chosen.items, None
         if self.settings.explore:
-            drawn = explored(chosen, self.settings.explore, self.draws)
-            items, chances = drawn.items, drawn.propensities
+            items, chances = explored(chosen, self.settings.explore, self.draws)
         balance.spend(items)
         return items, chances
 
@@ -225,16 +298,10 @@ class ListBuilder:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class Explored:
-    """A list after its draw, and the probability of every showing in it."""
-
-    items: Codes
-    propensities: list[float]
-
-
-def explored(chosen: GuardedList, explore: float, draws: np.random.Generator) -> Explored:
-    """Explore a list that was chosen: with known probabilities, one place goes to another item.
+def explored(
+    chosen: GuardedList, explore: float, draws: np.random.Generator
+) -> tuple[Codes, list[float]]:
+    """A list after its draw, and the probability of every showing in it.
 
     With the probability `explore`, one of the n places is drawn, and then one of m items: the one
     that was chosen for it and the best that are in the same groups and in no other place. So no
@@ -253,7 +320,7 @@ def explored(chosen: GuardedList, explore: float, draws: np.random.Generator) ->
         if pick:
             items[place] = pool[pick - 1]
             chances[place] = explore / (n * (len(pool) + 1))
-    return Explored(items, chances)
+    return items, chances
 
 
 def standing_now(

@@ -1,13 +1,16 @@
 """One replica: its row in the database, its leases, and the lists that it makes and records.
 
-Lists are recorded before they are answered: one transaction for a batch, its lists in order.
+Lists are recorded before they are answered: one transaction for a batch, its lists in order. The
+engine is the thread that does it: requests that wait are served together.
 """
 
 import logging
+import queue
+import threading
 import time
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from concurrent.futures import Future
 from enum import Enum
 from typing import Any
 
@@ -15,21 +18,29 @@ import numpy as np
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from fairhorizon.service.budget import replicas
 from fairhorizon.service.budget.leases import LeaseBalance, OverdrawnError
-from fairhorizon.service.budget.ledger import Ledger
-from fairhorizon.service.crash_points import AFTER_CHARGE, AFTER_COMMIT, BEFORE_COMMIT, crash_point
-from fairhorizon.service.replica.list_builder import ListBuilder
-from fairhorizon.service.replica.requests import BuiltList, ListRequest, UserHistories
+from fairhorizon.service.budget.ledger import Ledger, join_replica, leave_replica, recover_leases
+from fairhorizon.service.replica.list_builder import (
+    BuiltList,
+    ListBuilder,
+    ListRequest,
+    UserHistories,
+)
 from fairhorizon.service.replica.snapshot import ServingSnapshot, SnapshotLoader
-from fairhorizon.service.settings import ServiceSettings
+from fairhorizon.service.settings import Counts, ServiceSettings
 from fairhorizon.service.store import feedback
-from fairhorizon.service.store import state as service_state
-from fairhorizon.service.store.database import Database
+from fairhorizon.service.store.database import (
+    AFTER_CHARGE,
+    AFTER_COMMIT,
+    BEFORE_COMMIT,
+    Database,
+    DatabaseAwayError,
+    crash_point,
+)
 from fairhorizon.service.store.schema import lists, unconfirmed
 from fairhorizon.service.store.schema import replicas as replica_table
 from fairhorizon.service.store.schema import state as state_table
-from fairhorizon.service.vocabulary import Counts
+from fairhorizon.service.store.state import ServiceState, lock_state, read_state
 from fairhorizon.vocabulary import ListValue
 
 ALIVE = sa.select(replica_table.c.id).where(replica_table.c.id == sa.bindparam("replica"))
@@ -47,101 +58,6 @@ class StaleError(Exception):
 
 class FencedError(Exception):
     """This replica was taken for dead and its leases were given back: it has to begin anew."""
-
-
-@dataclass(frozen=True)
-class ListRecorder:
-    """Writes the lists of one replica."""
-
-    database: Database
-    replica: str
-    confirm_within: float
-
-    def record(
-        self,
-        decided: Sequence[BuiltList],
-        balance: LeaseBalance,
-        prices: Sequence[float],
-        *,
-        generation: int,
-    ) -> LeaseBalance:
-        """Charge, count and write lists that were decided with this balance; the balance after it.
-
-        prices: those of the model's values, to begin with after a restart.
-        """
-        with self.database.writing() as connection:
-            state = service_state.lock(self.database, connection)
-            if state.generation != generation:
-                raise StaleError
-            after = self.write(connection, state, decided, balance, prices)
-            crash_point(BEFORE_COMMIT)
-        crash_point(AFTER_COMMIT)
-        return after
-
-    def write(
-        self,
-        connection: Connection,
-        state: service_state.ServiceState,
-        decided: Sequence[BuiltList],
-        balance: LeaseBalance,
-        prices: Sequence[float],
-    ) -> LeaseBalance:
-        """The same inside a transaction that holds the lock, in the state that it has found."""
-        self._check_alive(connection)
-        weighed = [balance.weigh(one.codes) for one in decided]
-        inside = sum((one[0] for one in weighed), np.zeros(len(balance.rules), dtype=np.int64))
-        total = sum(
-            (one[1] for one in weighed), np.zeros(len(balance.rules.limits), dtype=np.int64)
-        )
-        ledger = Ledger(self.database, connection, self.replica)
-        after = ledger.settle(balance, inside, total, prices, state.now)
-        rows = [
-            self._row(one, number, after, state)
-            for number, one in enumerate(decided, start=state.lists + 1)
-        ]
-        connection.execute(INSERT, rows)
-        if any(limit.counts is Counts.CONFIRMED for limit in balance.rules.limits):
-            until = state.now + self.confirm_within
-            waiting = [{"list_id": one.id, "until": until} for one in decided]
-            connection.execute(unconfirmed.insert(), waiting)
-        counts = {
-            "to_lists": state.lists + len(decided),
-            "to_showings": state.showings + sum(len(one.items) for one in decided),
-            "to_clock": state.now,
-        }
-        connection.execute(COUNT, counts)
-        return after
-
-    def _check_alive(self, connection: Connection) -> None:
-        if connection.execute(ALIVE, {"replica": self.replica}).first() is None:
-            raise FencedError
-
-    def _row(
-        self, one: BuiltList, number: int, balance: LeaseBalance, state: service_state.ServiceState
-    ) -> dict[str, Any]:
-        labels: list[list[int]] = [[] for _ in one.items]
-        if len(balance.rules):
-            groups, places = balance.rules.members[:, one.codes].nonzero()
-            for group, place in zip(groups.tolist(), places.tolist(), strict=True):
-                labels[place].append(int(balance.accounts[group]))
-        return {
-            "number": number,
-            "id": one.id,
-            "user_id": one.user,
-            "served_at": state.now,
-            "source": one.source,
-            "items": one.items,
-            "labels": labels,
-            "windows": balance.windows,
-            "scores": one.scores,
-            "values": one.values,
-            "propensities": one.propensities,
-            "prices": one.prices,
-            "model_id": one.model,
-            "epoch": state.epoch,
-            "replica_id": self.replica,
-            "milliseconds": 1000 * (time.perf_counter() - one.begun),
-        }
 
 
 class ReplicaState(Enum):
@@ -185,18 +101,13 @@ class Replica:
         self.state = ReplicaState.OUTSIDE
         self.snapshot: ServingSnapshot | None = None  # the last one; None before the first
         self._loader = SnapshotLoader(database)
-        self._recorder: ListRecorder | None = None
+        self.id: str | None = None  # of its row; None before it has joined
         self._builder: ListBuilder | None = None
         self._balance: LeaseBalance | None = None
 
     def _move(self, to: ReplicaState) -> None:
         assert to in MOVES[self.state], f"{self.state} -> {to}"
         self.state = to
-
-    @property
-    def id(self) -> str | None:
-        """The name of its row; None before it has joined."""
-        return None if self._recorder is None else self._recorder.replica
 
     def make_ready(self) -> None:
         """Join and load, as far as it is needed."""
@@ -218,7 +129,7 @@ class Replica:
     def leave(self) -> None:
         """Give the leases back, for good."""
         if self.id is not None:
-            replicas.leave(self.database, self.id)
+            leave_replica(self.database, self.id)
 
     def answer(self, requests: Sequence[ListRequest]) -> list[BuiltList | Exception]:
         """A recorded list for each request, or why there is none.
@@ -228,9 +139,9 @@ class Replica:
         users = self._histories(requests)
         for _ in range(TRIES):
             self.make_ready()
+            # Lists are decided on a copy of the balance: it is spent once they are recorded.
             assert self._builder is not None
             assert self._balance is not None
-            assert self._recorder is not None
             answers = self._builder.build(requests, users, self._balance.copy())
             made = [one for one in answers if isinstance(one, BuiltList)]
             if not made:
@@ -239,7 +150,7 @@ class Replica:
                 self.outdated()  # what is refused may be known by now
                 continue
             try:
-                self._balance = self._recorder.record(
+                self._balance = self._record(
                     made,
                     self._balance,
                     self._builder.prices,
@@ -253,6 +164,92 @@ class Replica:
                 return answers
         return self._answer_under_lock(requests, users)
 
+    def _record(
+        self,
+        decided: Sequence[BuiltList],
+        balance: LeaseBalance,
+        prices: Sequence[float],
+        *,
+        generation: int,
+    ) -> LeaseBalance:
+        """Charge, count and write lists that were decided with this balance; the balance after it.
+
+        prices: those of the model's values, to begin with after a restart.
+        generation: of the snapshot that the lists were made from.
+        """
+        with self.database.writing() as connection:
+            state = lock_state(self.database, connection)
+            if state.generation != generation:
+                raise StaleError
+            after = self._write(connection, state, decided, balance, prices)
+            crash_point(BEFORE_COMMIT)
+        crash_point(AFTER_COMMIT)
+        return after
+
+    def _write(
+        self,
+        connection: Connection,
+        state: ServiceState,
+        decided: Sequence[BuiltList],
+        balance: LeaseBalance,
+        prices: Sequence[float],
+    ) -> LeaseBalance:
+        """The same inside a transaction that holds the lock, in the state that it has found."""
+        assert self.id is not None
+        if connection.execute(ALIVE, {"replica": self.id}).first() is None:
+            raise FencedError
+        weighed = [balance.weigh(one.codes) for one in decided]
+        inside = sum((one[0] for one in weighed), np.zeros(len(balance.rules), dtype=np.int64))
+        total = sum(
+            (one[1] for one in weighed), np.zeros(len(balance.rules.limits), dtype=np.int64)
+        )
+        ledger = Ledger(self.database, connection, self.id)
+        # Charging comes first: where a lease does not cover the lists, nothing at all is written.
+        after = ledger.settle(balance, inside, total, prices, state.now)
+        rows = [
+            self._row(one, number, after, state)
+            for number, one in enumerate(decided, start=state.lists + 1)
+        ]
+        connection.execute(INSERT, rows)
+        if any(limit.counts is Counts.CONFIRMED for limit in balance.rules.limits):
+            until = state.now + self.settings.confirm_within
+            waiting = [{"list_id": one.id, "until": until} for one in decided]
+            connection.execute(unconfirmed.insert(), waiting)
+        counts = {
+            "to_lists": state.lists + len(decided),
+            "to_showings": state.showings + sum(len(one.items) for one in decided),
+            "to_clock": state.now,
+        }
+        connection.execute(COUNT, counts)
+        return after
+
+    def _row(
+        self, one: BuiltList, number: int, balance: LeaseBalance, state: ServiceState
+    ) -> dict[str, Any]:
+        labels: list[list[int]] = [[] for _ in one.items]
+        if len(balance.rules):
+            groups, places = balance.rules.members[:, one.codes].nonzero()
+            for group, place in zip(groups.tolist(), places.tolist(), strict=True):
+                labels[place].append(int(balance.accounts[group]))
+        return {
+            "number": number,
+            "id": one.id,
+            "user_id": one.user,
+            "served_at": state.now,
+            "source": one.source,
+            "items": one.items,
+            "labels": labels,
+            "windows": balance.windows,
+            "scores": one.scores,
+            "values": one.values,
+            "propensities": one.propensities,
+            "prices": one.prices,
+            "model_id": one.model,
+            "epoch": state.epoch,
+            "replica_id": self.id,
+            "milliseconds": 1000 * (time.perf_counter() - one.begun),
+        }
+
     def _histories(self, requests: Sequence[ListRequest]) -> UserHistories:
         with self.database.reading() as connection:
             asking = sorted({one.user for one in requests})
@@ -264,7 +261,7 @@ class Replica:
     def _is_present(self) -> bool:
         """Whether nothing has changed since what lists are made of was loaded."""
         with self.database.reading() as connection:
-            generation = service_state.read(self.database, connection).generation
+            generation = read_state(self.database, connection).generation
         return self.snapshot is not None and self.snapshot.generation == generation
 
     def _answer_under_lock(
@@ -273,28 +270,27 @@ class Replica:
         """The same where everything changes all the time: now nobody else can change anything."""
         if self.state is ReplicaState.OUTSIDE:
             self._join()
-        assert self._recorder is not None
         with self.database.writing() as connection:
-            state = service_state.lock(self.database, connection)
+            state = lock_state(self.database, connection)
             snapshot = self._loader.load(connection)
             builder, balance = self._take_leases(connection, snapshot, state.now)
             answers = builder.build(requests, users, balance.copy())
             made = [one for one in answers if isinstance(one, BuiltList)]
             if made:
-                balance = self._recorder.write(connection, state, made, balance, builder.prices)
+                balance = self._write(connection, state, made, balance, builder.prices)
         self._begin(snapshot, builder, balance)
         return answers
 
     def _join(self) -> None:
         if self.id is not None:
-            replicas.leave(self.database, self.id)
-            self._recorder = None
-        replicas.recover_leases(self.database, self.settings.replica_timeout)
+            leave_replica(self.database, self.id)
+            self.id = None
+        recover_leases(self.database, self.settings.replica_timeout)
         with self.database.writing() as connection:
-            service_state.lock(self.database, connection)
-            name = replicas.join(self.database, connection)
-        self._recorder = ListRecorder(self.database, name, self.settings.confirm_within)
-        self._balance = None
+            lock_state(self.database, connection)
+            name = join_replica(self.database, connection)
+        # Only now: other threads read the id, and a row that was not committed is no row.
+        self.id, self._balance = name, None
         self._move(ReplicaState.STALE)
 
     def _load(self) -> None:
@@ -303,13 +299,13 @@ class Replica:
             with self.database.reading() as connection:
                 snapshot = self._loader.load(connection)
             with self.database.writing() as connection:
-                state = service_state.lock(self.database, connection)
+                state = lock_state(self.database, connection)
                 if state.generation == snapshot.generation:
                     builder, balance = self._take_leases(connection, snapshot, state.now)
                     break
         else:
             with self.database.writing() as connection:
-                state = service_state.lock(self.database, connection)
+                state = lock_state(self.database, connection)
                 snapshot = self._loader.load(connection)
                 builder, balance = self._take_leases(connection, snapshot, state.now)
         crash_point(AFTER_CHARGE)
@@ -337,3 +333,98 @@ class Replica:
         draws = np.random.default_rng([self.settings.seed, zlib.crc32(self.id.encode())])
         builder = ListBuilder(snapshot, balance.prices, self.settings, draws, self._builder)
         return builder, balance
+
+
+NOTHING = ""  # what wakes the thread without a request
+
+
+class Engine:
+    """A replica at work. `submit` and `refresh` may be called from any thread."""
+
+    def __init__(self, database: Database, settings: ServiceSettings) -> None:
+        self.database, self.settings = database, settings
+        self.replica = Replica(database, settings)
+        self._waiting: queue.SimpleQueue[ListRequest | str | None] = queue.SimpleQueue()
+        self._refresh = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="lists", daemon=True)
+
+    @property
+    def snapshot(self) -> ServingSnapshot | None:
+        """What lists are made of now; None before the first was loaded."""
+        return self.replica.snapshot
+
+    @property
+    def n_waiting(self) -> int:
+        """Requests that nobody has looked at yet."""
+        return self._waiting.qsize()
+
+    def prepare(self) -> None:
+        """Join and load; before `start`."""
+        self.replica.make_ready()
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Answer what waits, and give the leases back."""
+        self._waiting.put(None)
+        self._thread.join(timeout=10)
+        try:
+            self.replica.leave()
+        except DatabaseAwayError:
+            LOG.warning("the leases of this replica could not be given back; others will do it")
+
+    def submit(self, request: ListRequest) -> "Future[BuiltList]":
+        """The list of a request, once it is recorded."""
+        self._waiting.put(request)
+        return request.answer
+
+    def refresh(self) -> None:
+        """Load what has changed before the next request needs it."""
+        self._refresh.set()
+        self._waiting.put(NOTHING)
+
+    def _run(self) -> None:
+        while True:
+            batch = [self._waiting.get()]
+            while len(batch) < self.settings.batch and not self._waiting.empty():
+                batch.append(self._waiting.get())
+            requests = [
+                one
+                for one in batch
+                if isinstance(one, ListRequest) and one.answer.set_running_or_notify_cancel()
+            ]  # who has hung up needs no list, and none is counted
+            if requests:
+                self._serve(requests)
+            elif self._refresh.is_set():
+                self._refresh_now()
+            if None in batch:
+                return
+
+    def _refresh_now(self) -> None:
+        self._refresh.clear()
+        try:
+            self.replica.outdated()
+            self.replica.make_ready()
+        except DatabaseAwayError as error:
+            self.replica.lost()
+            LOG.warning("%s", error)
+        except Exception:
+            self.replica.lost()
+            LOG.exception("what has changed could not be loaded")
+
+    def _serve(self, requests: Sequence[ListRequest]) -> None:
+        try:
+            answers = self.replica.answer(requests)
+        except Exception as error:
+            if not isinstance(error, DatabaseAwayError):
+                LOG.exception("lists could not be made")
+            self.replica.lost()  # whether lists were recorded is not known
+            for one in requests:
+                one.answer.set_exception(error)
+            return
+        for one, answer in zip(requests, answers, strict=True):
+            if isinstance(answer, Exception):
+                one.answer.set_exception(answer)
+            else:
+                one.answer.set_result(answer)

@@ -21,18 +21,23 @@ from fairhorizon.limits.language import Limit
 from fairhorizon.limits.resolved import ResolvedLimit, resolve_limits
 from fairhorizon.model.cold_start import Catalogue
 from fairhorizon.model.model import Model, open_model
-from fairhorizon.model.requests import Person, RepeatRule, Requests, anonymous_user
-from fairhorizon.model.serving import ServingState
+from fairhorizon.model.serving import Person, RepeatRule, Requests, ServingState, anonymous_user
 from fairhorizon.service.budget.rules import Rules, ServedLimit, Window
-from fairhorizon.service.store import items as item_rows
-from fairhorizon.service.store import labels as label_rows
-from fairhorizon.service.store import limits as limit_rows
-from fairhorizon.service.store import models as model_rows
-from fairhorizon.service.store import state as service_state
+from fairhorizon.service.settings import Counts
+from fairhorizon.service.store.catalogue import (
+    Forgotten,
+    Item,
+    forgotten_users,
+    items_changed_since,
+)
 from fairhorizon.service.store.database import Database
-from fairhorizon.service.store.items import Item
-from fairhorizon.service.store.users import Forgotten, forgotten_users
-from fairhorizon.service.vocabulary import Counts
+from fairhorizon.service.store.state import (
+    ServiceState,
+    limits_in_force,
+    model_row,
+    popular_in_epoch,
+    read_state,
+)
 
 MOST_LOADED = 2  # models: the present one, and the one that comes next or was before
 
@@ -85,8 +90,13 @@ class ServingSnapshot:
     troubles: tuple[str, ...] = ()  # limits that are about nothing
     retention: FittedRetention | None = None  # what the model has learned from answers
 
-    def requester(self, user: str, events: Sequence[Any], negative: Sequence[str]) -> "Requester":
-        """Somebody as the model and later events know them; events oldest first."""
+    def user_now(
+        self, user: str, events: Sequence[Any], negative: Sequence[str]
+    ) -> tuple[Person, list[int]]:
+        """Somebody as the model and later events know them, and the items that they refused.
+
+        events: rows of feedback, oldest first.  negative: types of feedback that refuse an item.
+        """
         assert self.state is not None
         people = self.state.people
         known = None if user in self.forgotten else people.find(user)
@@ -102,16 +112,8 @@ class ServingSnapshot:
                 there.add(code)
                 history.append(code)
         if known is None:
-            return Requester(anonymous_user(user, history), refused)
-        return Requester(Person(user, known.code, np.array(history, dtype=np.int64)), refused)
-
-
-@dataclass(frozen=True)
-class Requester:
-    """Who asks, and what they do not want to see."""
-
-    person: Person
-    refused: list[int]
+            return anonymous_user(user, history), refused
+        return Person(user, known.code, np.array(history, dtype=np.int64)), refused
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,12 +156,12 @@ class SnapshotLoader:
 
     def load(self, connection: Connection) -> ServingSnapshot:
         """The snapshot of the generation that this transaction sees."""
-        now = service_state.read(self.database, connection)
+        now = read_state(self.database, connection)
         if now.generation < self._known:  # another database: a restored one
             self._forget()
             self._last = None
         described = self._take_changes(connection, now.generation)
-        limits = limit_rows.in_force(connection)
+        limits = limits_in_force(connection)
         numbers, last = [row.id for row in limits], self._last
         same = last is not None and (last.model_id, last.epoch) == (now.model_id, now.epoch)
         if last is not None and same and not described and numbers == self._limits:
@@ -175,7 +177,7 @@ class SnapshotLoader:
     def _take_changes(self, connection: Connection, generation: int) -> bool:
         """Whether items are new or are described in another way."""
         described = False
-        for item, there in item_rows.changed_since(connection, self._known):
+        for item, there in items_changed_since(connection, self._known):
             before = self._rows.get(item.id)
             described |= before is None or before.columns() != item.columns()
             self._rows[item.id] = item
@@ -193,15 +195,15 @@ class SnapshotLoader:
         )
 
     def _whole(
-        self, connection: Connection, now: service_state.ServiceState, limits: Sequence[Any]
+        self, connection: Connection, now: ServiceState, limits: Sequence[Any]
     ) -> ServingSnapshot:
         model = None
         if now.model_id is not None:
-            model = loaded(model_rows.get(connection, now.model_id).folder)
+            model = loaded(model_row(connection, now.model_id).folder)
         state = None if model is None else self._opened(model.state)
         catalogue = ServedItems(self._ids(state), dict(self._rows), np.empty(0, dtype=np.bool_))
         catalogue = replace(catalogue, shut=self._shut(catalogue))
-        popular = label_rows.of_epoch(connection, now.epoch)
+        popular = popular_in_epoch(connection, now.epoch)
         binder = _Binder(state, catalogue, popular)
         served = [binder.served(row) for row in limits]
         return ServingSnapshot(

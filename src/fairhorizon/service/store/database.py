@@ -1,6 +1,8 @@
 """The database: SQLite or PostgreSQL behind one interface, transactions, and its clock."""
 
+import os
 import re
+import signal
 import sqlite3
 import threading
 import time
@@ -29,6 +31,11 @@ NOW = {  # seconds since 1970
     SQLITE: sa.text("SELECT (julianday('now') - 2440587.5) * 86400.0"),
     POSTGRESQL: sa.text("SELECT extract(epoch FROM clock_timestamp())::double precision"),
 }
+
+# Tests end the process at these points as a power cut would, to see that nothing is lost.
+CRASH_AT = "FAIRHORIZON_CRASH_AT"
+AFTER_CHARGE, BEFORE_COMMIT, AFTER_COMMIT = "after-charge", "before-commit", "after-commit"
+IN_EPOCH_SWITCH, FEEDBACK_AFTER_COMMIT = "in-epoch-switch", "feedback-after-commit"
 
 INSERTS: dict[str, Any] = {SQLITE: sqlite.insert, POSTGRESQL: postgresql.insert}
 
@@ -188,3 +195,9 @@ def _away() -> Iterator[None]:
                 f"the database does not answer: {reason[0]} (it is asked again at the next call)"
             ) from error
         raise
+
+
+def crash_point(name: str) -> None:
+    """Do nothing, unless the environment asks for an end right here."""
+    if os.environ.get(CRASH_AT) == name:
+        os.kill(os.getpid(), signal.SIGKILL)

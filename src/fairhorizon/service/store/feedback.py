@@ -9,9 +9,9 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from fairhorizon.service.store import state as service_state
 from fairhorizon.service.store.database import INSERTS, Database
 from fairhorizon.service.store.schema import feedback, lists
+from fairhorizon.service.store.state import read_state
 
 MOST_OF_USER = 2000  # newest events of a user that a list looks at
 AT_ONCE = 500  # ids of one query
@@ -47,7 +47,7 @@ def add(
     database: Database, connection: Connection, events: Sequence[Event]
 ) -> tuple[int, list[Event]]:
     """Record events that were not seen before; how many these are, and which."""
-    now = service_state.read(database, connection).now
+    now = read_state(database, connection).now
     fresh = _unseen(connection, events)
     rows = [
         {

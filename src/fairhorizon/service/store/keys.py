@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from fairhorizon.service.settings import Role
 from fairhorizon.service.store.database import Database
 from fairhorizon.service.store.schema import keys
-from fairhorizon.service.vocabulary import Role
 
 PREFIX = "fh"
 NOBODY = "0" * 64  # the hash of no key

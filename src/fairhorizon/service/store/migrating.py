@@ -13,8 +13,8 @@ from alembic.script import ScriptDirectory
 from sqlalchemy.engine import Connection
 
 from fairhorizon.errors import ConfigError, ModelError
-from fairhorizon.service.store import state as service_state
 from fairhorizon.service.store.database import POSTGRESQL, SQLITE, Database
+from fairhorizon.service.store.state import begin_state
 
 SCRIPTS = Path(__file__).parent / "migrations"
 LOCK = 0x46485A  # of PostgreSQL's advisory locks, the one that whoever migrates holds
@@ -43,7 +43,7 @@ def migrate(database: Database) -> None:
 def prepare(database: Database) -> None:
     """The tables of this version, and the row of the state."""
     migrate(database)
-    service_state.begin(database)
+    begin_state(database)
 
 
 @contextmanager

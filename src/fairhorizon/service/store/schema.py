@@ -5,7 +5,7 @@ A migration in `migrations/versions` stands behind every change here.
 
 import sqlalchemy as sa
 
-from fairhorizon.service.vocabulary import ID_LENGTH
+from fairhorizon.service.settings import ID_LENGTH
 
 metadata = sa.MetaData()
 
