@@ -41,10 +41,12 @@ class BestLists:
         *,
         bonus: float | None = None,
         sides: GroupAndRest | None = None,
+        sizes: Counts | None = None,
     ) -> None:
         """bonus: of a filled place; None: more than any list can gain by leaving one empty.
-        sides: of one limit, where they are known."""
+        sides: of one limit, where they are known.  sizes: (b,) of all lists, under one limit."""
         self.candidates, self.limits, self._bonus = candidates, limits, bonus
+        self._sizes = sizes
         if sides is not None:
             self.sides = sides
         self._low, self._high = np.full(len(limits), np.inf), np.full(len(limits), -np.inf)
@@ -90,7 +92,8 @@ class BestLists:
         """
         charges = self.limits.charges(prices) - self.bonus
         if len(self.limits) == 1:
-            lists = self.lists(best_merges(self.sides, self.limits.discounts, charges[::-1]))
+            at = best_merges(self.sides, self.limits.discounts, charges[::-1], self._sizes)
+            lists = self.lists(at)
             return lists, lists.worth - lists.use @ prices
         self._look_near(prices, reach)
         best = _by_value if self.limits.counts_alike else _by_place

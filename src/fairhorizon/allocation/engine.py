@@ -148,7 +148,6 @@ class Block:
         self.samples = {1: self.best}
         self.tried: list[Lists] = []  # at the last prices, where limits are several
         self.__dict__.pop("gains", None)
-        self.room = np.zeros(len(limits))
         self.columns = np.full((self.candidates.n_users, limits.length), -1, dtype=np.int64)
         self.lists = self.columns
 
@@ -198,6 +197,7 @@ class Block:
         unit: a typical value in a list.
         """
         best, limits, bound = self.best, self.limits, np.inf
+        self.room = room
         if not self.candidates.values.size:
             return self._nothing()
         if limits.in_every_list:
@@ -210,7 +210,7 @@ class Block:
             at, prices = in_order_of_value(best.sides, counts), np.array([price])
         else:
             at, prices, bound = whole_lists(best, prices, room, unit, self.tried)
-        self.columns, self.lists, self.room = at, self.candidates.lists(at), room
+        self.columns, self.lists = at, self.candidates.lists(at)
         places, use = int((at >= 0).sum()), best.use(at).sum(0)
         return Totals(
             prices=prices,

@@ -260,11 +260,14 @@ def _better_of_two(
 
 
 # ---- Places count by weight ----------------------------------------------------------------------
-def best_merges(sides: GroupAndRest, weights: Floats, charges: Floats) -> Counts:
+def best_merges(
+    sides: GroupAndRest, weights: Floats, charges: Floats, sizes: Counts | None = None
+) -> Counts:
     """(b, L) columns of each user's list of the highest value less charges; of equal ones, that
     with less of the group.
 
     charges: (2, L) of showing the group, and the rest, at every place.
+    sizes: (b,) of the lists; None: what is worth the most.
     With c of the group among the first k places, both counted from 0, what is behind them comes to
 
         B[k, c] = max(0, w_k v(group, c)    - charge(group, k) + B[k + 1, c + 1],
@@ -273,17 +276,18 @@ def best_merges(sides: GroupAndRest, weights: Floats, charges: Floats) -> Counts
     for all users together, with a loop over places only.
     """
     # Lists end early only where nothing is left, or what is left costs more than it is worth.
-    may_end = charges.max() > 0 or not sides.fill_all_places
+    may_end = sizes is None and (charges.max() > 0 or not sides.fill_all_places)
     found = np.empty((sides.n_users, len(weights)), dtype=np.int64)
     for first in range(0, sides.n_users, USERS_AT_ONCE):
         rows = slice(first, first + USERS_AT_ONCE)
-        merge = _best_merges(sides.by_rank[:, :, rows], weights, charges, may_end=may_end)
+        ends = None if sizes is None else sizes[rows]
+        merge = _best_merges(sides.by_rank[:, :, rows], weights, charges, ends, may_end=may_end)
         found[rows] = sides.of_users(rows).merged(*merge)
     return found
 
 
 def _best_merges(
-    values: Floats, weights: Floats, charges: Floats, *, may_end: bool
+    values: Floats, weights: Floats, charges: Floats, ends: Counts | None, *, may_end: bool
 ) -> tuple[Flags, Counts]:
     """(b, L) which places are of the group, and the sizes of the lists, from values (2, L, b)."""
     group, rest = values
@@ -298,12 +302,16 @@ def _best_merges(
         if may_end:
             stops.append(best < 0)
             best = np.maximum(best, 0.0)
+        if ends is not None:
+            best[:, ends <= k] = 0.0
     users, c = np.arange(b), np.zeros(b, dtype=np.int64)
     of_group, sizes = np.zeros((b, length), dtype=np.bool_), np.zeros(b, dtype=np.int64)
     going = np.ones(b, dtype=np.bool_)
     for k in range(length):
         if may_end:
             going &= ~stops[length - 1 - k][c, users]
+        if ends is not None:
+            going &= ends > k
         of_group[:, k] = takes[length - 1 - k][c, users] & going
         c += of_group[:, k]
         sizes += going

@@ -236,9 +236,39 @@ def _under_one_limit(best: BestLists, room: float, unit: float) -> tuple[Counts,
     gap = CLOSE_OF_ONE * best.candidates.largest
     if prices[0] <= 0 or prices[0] * left <= gap:
         return base.at, prices, bound
-    near = [best.at_prices(prices * (1 + sign * d), 0.0)[0] for d in AROUND for sign in (-1, 1)]
-    at = settled(best, [*near, *tried], prices, np.array([room]), gap, unit)
-    return base.at if at is None else at, prices, bound
+    lists = [*_around(best, prices), *tried]
+    at = settled(best, lists, prices, np.array([room]), gap, unit)
+    at = base.at if at is None else at
+    if (at >= 0).sum() < best.sizes.sum():
+        exchanged = _exchanged(best, lists, prices, np.array([room]), gap)
+        some = [_worth_more(best, one, room, gap) for one in (at, exchanged) if one is not None]
+        at = max(some, key=lambda one: float(best.lists(one).worth.sum()))
+    return at, prices, bound
+
+
+def _around(best: BestLists, prices: Floats) -> list[Lists]:
+    """The best lists near the price (1,) of one limit."""
+    near = [prices * (1 + sign * distance) for distance in AROUND for sign in (-1, 1)]
+    return [best.at_prices(price, 0.0)[0] for price in near]
+
+
+def _worth_more(best: BestLists, at: Counts, room: float, gap: float) -> Counts:
+    """(b, L) lists as long as these, of the highest value within the room; or these.
+
+    Where not all lists can be full, prices are about how long they are, not about what is shown.
+    """
+    again = BestLists(
+        best.candidates,
+        best.limits,
+        bonus=best.bonus,
+        sides=best.sides,
+        sizes=(at >= 0).sum(1),
+    )
+    prices, tried = lists_at_margin(again, room)
+    lists = [*_around(again, prices), *tried]
+    found = _exchanged(again, lists, prices, np.array([room]), gap)
+    better = found is not None and best.values(found).sum() > best.values(at).sum()
+    return found if found is not None and better else at
 
 
 def lists_at_margin(best: BestLists, room: float) -> tuple[Floats, list[Lists]]:
