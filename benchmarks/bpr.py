@@ -19,7 +19,7 @@ from scipy.sparse import csr_matrix
 from threadpoolctl import threadpool_limits
 
 from fairhorizon.data.interactions import Interactions
-from fairhorizon.data.sources import load
+from fairhorizon.data.loading import load
 from fairhorizon.data.splits import split
 from fairhorizon.histories import UserItems
 from fairhorizon.rankers.bpr import BprConfig, BprTraining

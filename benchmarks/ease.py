@@ -13,7 +13,7 @@ from statistics import median
 
 import torch
 
-from fairhorizon.data.sources import load
+from fairhorizon.data.loading import load
 from fairhorizon.data.splits import split
 from fairhorizon.histories import UserItems
 from fairhorizon.rankers.ease import RecentEase

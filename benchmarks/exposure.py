@@ -20,7 +20,7 @@ from scipy.optimize import linprog
 from scipy.sparse import csr_array, eye_array, kron, vstack
 from torch import Tensor
 
-from fairhorizon.data.sources import load
+from fairhorizon.data.loading import load
 from fairhorizon.data.splits import split
 from fairhorizon.limits.groups import popular_group
 from fairhorizon.ranking import best_lists

@@ -16,7 +16,7 @@ from statistics import median
 import numpy as np
 import torch
 
-from fairhorizon.data.sources import load
+from fairhorizon.data.loading import load
 from fairhorizon.data.splits import Split, split
 from fairhorizon.rankers import RANKERS
 from fairhorizon.recommenders.ranked.model import Ranked

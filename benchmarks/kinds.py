@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fairhorizon.data.sources import load
+from fairhorizon.data.loading import load
 from fairhorizon.data.splits import Split, split
 from fairhorizon.fcpo.config import FcpoConfig
 from fairhorizon.fcpo.model import Fcpo
@@ -97,8 +97,8 @@ def compare(source: str, config: FcpoConfig, n_rankers: int = BEST_RANKERS) -> N
     fitted = {name: Ranked(ranker).fit(parts) for name, ranker in rankers()}
     alone = {name: served(model, parts, group).mean for name, model in fitted.items()}
     best_rankers = sorted(fitted, key=lambda name: -alone[name])[:n_rankers]
-    assert fcpo.policy_.panel is not None
-    print(f"{source}: {fcpo.policy_.panel.summary[1]}")
+    assert fcpo.policy_.ensemble is not None
+    print(f"{source}: {fcpo.policy_.ensemble.summary[1]}")
     for part in PARTS_OF_THE_RATE:
         level = part * rate
         ours = served(fcpo.with_level(level), parts, group)

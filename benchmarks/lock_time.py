@@ -29,15 +29,14 @@ LISTS = (1, 4, 16, 64)  # in a batch
 
 def record(replica: Replica, users: list[str], batch: int, first: int) -> float:
     """Decide a batch and record it; the seconds of the second."""
-    balance, builder, recorder = replica._balance, replica._builder, replica._recorder
+    balance, builder = replica._balance, replica._builder
     assert balance is not None
     assert builder is not None
-    assert recorder is not None
     asked = [ListRequest(users[(first + number) % len(users)], 10) for number in range(batch)]
     answers = builder.build(asked, UserHistories(), balance.copy())
     made = [one for one in answers if isinstance(one, BuiltList)]
     begun = time.perf_counter()
-    replica._balance = recorder.record(
+    replica._balance = replica._record(
         made, balance, builder.prices, generation=builder.snapshot.generation
     )
     return time.perf_counter() - begun

@@ -24,7 +24,7 @@ from statistics import median
 
 import torch
 
-from fairhorizon.data.sources import load
+from fairhorizon.data.loading import load
 from fairhorizon.data.splits import Split, split
 from fairhorizon.data.synthetic import synthetic
 from fairhorizon.evaluation.long_term import LongRun, LongRunSettings
@@ -61,7 +61,7 @@ def opened(
     model: Fcpo, parts: Split, settings: LongRunSettings
 ) -> tuple[OnlineFcpo, Scenario, Exposure]:
     """The model before its first step, who it serves, and the groups to begin with."""
-    server = model.server([PopularityLimit(settings.alpha_prime, settings.warm_up)])
+    server = model.online([PopularityLimit(settings.alpha_prime, settings.warm_up)])
     users = evaluation_scenario(parts, server.queue_length, model.config.protocol)
     return server, users, Exposure(parts.train.item_counts())
 
@@ -90,7 +90,7 @@ def compare_steps(preset: str, parts: Split, steps: int) -> None:
     settings = LongRunSettings(steps=steps, update_every=steps + 1)
     alone = Steps(*opened(model, parts, settings))
     recorded = LongRun(*opened(model, parts, settings), settings)
-    dim = Gru4RecConfig().dim if model.policy_.panel else model.config.pmf.dim
+    dim = Gru4RecConfig().dim if model.policy_.ensemble else model.config.pmf.dim
     user_vectors = torch.randn(parts.train.n_users, dim)
     item_vectors = torch.randn(parts.train.n_items, dim)
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from fairhorizon.data.sources import load
+from fairhorizon.data.loading import load
 from fairhorizon.data.splits import split
 from fairhorizon.fcpo.config import FcpoConfig
 from fairhorizon.fcpo.model import Fcpo
@@ -62,20 +62,20 @@ def main() -> None:
     if options.run is None:
         model = Fcpo(FcpoConfig.preset(options.preset, **(SMALL if options.small else {})), seed=0)
         clock.look()
-        session = model.session(FitTask.of(parts))
+        training = model.training(FitTask.of(parts))
         print(f"rankers on both parts, and the warm start {clock.look():15.1f} s")
-        rounds = list(session.rounds())
+        rounds = list(training.rounds())
         print(f"{len(rounds):2d} rounds of CPO, with validation {clock.look():23.1f} s")
-        model.adopt(session.conclude())
+        model.adopt(training)
         print(f"the check of weights, evenness and prices {clock.look():15.1f} s")
     else:
         loaded = ModelFolder(options.run).recommender()
         assert isinstance(loaded, Fcpo)
         model = loaded
-    assert model.policy_.panel is not None
+    assert model.policy_.ensemble is not None
     scenario = evaluation_scenario(parts, model.queue_length, Protocol.STANDARD)
     clock.look()
-    bare(model.policy_.panel, scenario)
+    bare(model.policy_.ensemble, scenario)
     least = clock.look()
     print(f"bare scores and best 20 of {scenario.n_users} users {least:14.2f} s")
     for level in (1.0, 0.65, 0.37):

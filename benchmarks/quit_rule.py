@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from fairhorizon.data.sources import load
+from fairhorizon.data.loading import load
 from quit_rival import CANDIDATES, CHOOSING, QUICK_CANDIDATES, Candidates, Rival, chosen
 from quit_world import Figures, World
 from small import parse

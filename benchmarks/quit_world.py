@@ -98,7 +98,7 @@ class World:
 
     def panel(self, seed: int) -> Ensemble:
         """The rankers that `fcpo:long` weighs."""
-        panel = self.policy(seed).policy_.panel
+        panel = self.policy(seed).policy_.ensemble
         assert panel is not None
         return panel
 

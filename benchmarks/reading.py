@@ -18,8 +18,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from fairhorizon.data.sources import load
-from fairhorizon.data.writing import write_log, write_parts
+from fairhorizon.data.loading import load
+from fairhorizon.data.log_files import write_log, write_parts
 from small import parse
 
 INFO = """

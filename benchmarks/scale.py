@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 
 import fairhorizon as fh
-from fairhorizon.data.writing import write_log
+from fairhorizon.data.log_files import write_log
 from fairhorizon.recommenders.progress import Listener, RoundReport
 from small import parse
 

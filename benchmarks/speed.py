@@ -14,14 +14,14 @@ from statistics import median
 
 import torch
 
-from fairhorizon.data.sources import load
+from fairhorizon.data.loading import load
 from fairhorizon.data.splits import split
 from fairhorizon.fcpo.config import FcpoConfig
 from fairhorizon.fcpo.learner import update_actor
 from fairhorizon.fcpo.model import Fcpo
 from fairhorizon.fcpo.policies import Proposal
 from fairhorizon.fcpo.rollouts import rollout
-from fairhorizon.fcpo.training import ProposalEpisodes, Training, scenario_of
+from fairhorizon.fcpo.training import GaussianEpisodes, Training, scenario_of
 from fairhorizon.recommenders.base import FitTask
 from small import parse
 
@@ -44,7 +44,7 @@ def step_ratio(training: Training, repeats: int) -> float:
     """A step of a rollout over the bare product and argmax on the same shapes."""
     config, actor = training.config, training.actor
     episodes = training.episodes
-    assert isinstance(episodes, ProposalEpisodes)
+    assert isinstance(episodes, GaussianEpisodes)
     users = torch.arange(training.split.train.n_users)
     scenario = scenario_of(
         episodes.items, config, episodes.validation.queue.shape[1], training.generator
@@ -83,7 +83,8 @@ def update_ratio(training: Training, repeats: int) -> float:
     before = {name: value.clone() for name, value in actor.state_dict().items()}
 
     def update() -> None:
-        update_actor(actor, batch, reward, cost[:, :, None], gaps, config, training.generator)
+        advantages = torch.stack([reward, cost])
+        update_actor(actor, batch, advantages, gaps, config, training.generator)
         actor.load_state_dict(before)
 
     def forward_and_backward() -> None:
@@ -105,7 +106,7 @@ def main() -> None:
     options = parse(parser, rounds=1, repeats=2)
     torch.set_num_threads(1)
     training = (
-        Fcpo(FcpoConfig.preset("paper")).session(FitTask.of(split(load(options.data)))).training
+        Fcpo(FcpoConfig.preset("paper")).training(FitTask.of(split(load(options.data)))).training
     )
 
     training.round()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import torch
 
-from fairhorizon.data.sources import load
+from fairhorizon.data.loading import load
 from fairhorizon.data.splits import split
 from fairhorizon.fcpo.config import FcpoConfig
 from fairhorizon.fcpo.model import Fcpo
@@ -28,7 +28,7 @@ class Outcome:
 
 def run(name: str, config: FcpoConfig, seed: int, data: str) -> Outcome:
     torch.set_num_threads(1)
-    training = Fcpo(config, seed=seed).session(FitTask.of(split(load(data)))).training
+    training = Fcpo(config, seed=seed).training(FitTask.of(split(load(data)))).training
     for _ in training.rounds():
         pass
     return Outcome(name, seed, training.reports, training.best_validation)

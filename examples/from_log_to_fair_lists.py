@@ -178,8 +178,8 @@ STEPS, WARM_UP = 60, 10
 settings = fh.LongRunSettings(steps=STEPS, warm_up=WARM_UP, repeat_after=20)
 limit = fh.PopularityLimit(0.4, warm_up=WARM_UP, labels="retrospective")
 servers = {
-    "no limit": fh.Ranked(fh.Ease()).fit(parts).server(),
-    "limit of 40 %": policy.server([limit]),
+    "no limit": fh.Ranked(fh.Ease()).fit(parts).online(),
+    "limit of 40 %": policy.online([limit]),
 }
 rows = []
 for name, server in servers.items():

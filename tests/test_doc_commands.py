@@ -253,7 +253,7 @@ def test_the_commands_are_found() -> None:
         "fairhorizon efficiency --data ml-100k --ranker ease:recent"
         in CASES["docs/results/speed.md"]
     )
-    longterm = CASES["docs/how-to/long-run.md"]
+    longterm = CASES["docs/long-run.md"]
     assert any(command.endswith("ease:recent+quota --out longterm") for command in longterm)
 
 

@@ -4,9 +4,9 @@ from .allocation.guard import ExposureGuard as ExposureGuard
 from .data.interactions import Interactions as Interactions
 from .data.loading import load as load
 from .data.locations import items_near as items_near
-from .data.sources import items_of as items_of
-from .data.sources import synthetic_market as synthetic_market
+from .data.named_sets import items_of as items_of
 from .data.splits import split as split
+from .data.synthetic import synthetic_market as synthetic_market
 from .evaluation.long_term import LongRun as LongRun
 from .evaluation.long_term import LongRunSettings as LongRunSettings
 from .evaluation.short_term import evaluate as evaluate

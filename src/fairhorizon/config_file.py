@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, NoReturn
 
 from pydantic import AfterValidator, Field, NonNegativeInt, ValidationError
 
-from fairhorizon.data.sources import is_named
+from fairhorizon.data.loading import is_named
 from fairhorizon.errors import ConfigError
 from fairhorizon.limits.language import Limit, LimitError
 from fairhorizon.settings import Settings, expected

@@ -14,10 +14,12 @@ from numpy.typing import NDArray
 from pydantic import Field, NonNegativeInt
 
 from fairhorizon import __version__
+from fairhorizon.data.columns import Origin
+from fairhorizon.data.frames import warn_of_missing_attribute
 from fairhorizon.data.interactions import Interactions
+from fairhorizon.data.items import ItemTable
+from fairhorizon.data.loading import load, load_items
 from fairhorizon.data.locations import AREA, AREA_KM, attribute_or_area
-from fairhorizon.data.readers import read_item_attribute
-from fairhorizon.data.sources import load
 from fairhorizon.data.splits import Split, earlier_part, split, split_by_time, uncut, with_ties
 from fairhorizon.data.tables import UTF_8
 from fairhorizon.errors import ConfigError, DataError, NoColumnError
@@ -115,7 +117,7 @@ class DataSpec(Settings):
             user=self.user,
             item=self.item,
             rating=self.rating,
-            timestamp=self.timestamp,
+            time=self.timestamp,
             weight=self.weight,
             session=self.session,
             header=self.header,
@@ -123,6 +125,23 @@ class DataSpec(Settings):
             encoding=self.encoding,
             attributes=attributes,
         )
+
+    def table_of_items(self, path: str | Path) -> ItemTable:
+        """A file with a row per item; its item column may be called as that of the log."""
+        return load_items(path, item=self.item, encoding=self.encoding)
+
+    def column_of_table(
+        self, path: str | Path, column: str, log: Interactions, *, is_complete: bool = True
+    ) -> NDArray[Any]:
+        """(n_items,) a column of a file with a row per item, for every item of the log.
+
+        is_complete: whether every item needs a row; then a warning counts empty cells, too.
+        """
+        table = self.table_of_items(path)
+        cells = table.attribute(column, log.item_ids.tolist(), complete=is_complete)
+        if is_complete:
+            warn_of_missing_attribute(cells, column, Origin(path))
+        return cells
 
     def _sensitive(
         self, log: Interactions, parts: Split, share: float, cache_dir: Path | None
@@ -132,9 +151,7 @@ class DataSpec(Settings):
         if self.group_column == AREA:
             values = item_attribute(self, self.item_table, AREA, cache_dir)
         elif self.item_table is not None:
-            values = read_item_attribute(
-                self.item_table, log, attribute=self.group_column, encoding=self.encoding
-            )
+            values = self.column_of_table(self.item_table, self.group_column, log)
         elif self.group_column in log.attributes:
             values = log.attributes[self.group_column]
         else:
@@ -204,9 +221,7 @@ def _cells(
         warnings.simplefilter("ignore")  # of the log: it has been read before
         log = data.read(cache_dir, in_log)
     if item_table is not None:
-        return read_item_attribute(
-            item_table, log, attribute=column, encoding=data.encoding, is_complete=is_complete
-        )
+        return data.column_of_table(item_table, column, log, is_complete=is_complete)
     if column not in log.attributes:
         known = tuple(log.attributes)
         raise NoColumnError(column, known, file=data.source, remedy="give an item table")

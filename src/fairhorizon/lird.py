@@ -16,7 +16,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from fairhorizon.data.splits import Split
-from fairhorizon.fcpo.networks import Actor, EmbeddedItems, GaussianHead, StateEncoder
+from fairhorizon.fcpo.networks import Actor, StateEncoder
 from fairhorizon.fcpo.policies import Proposal
 from fairhorizon.fcpo.rollouts import serve, served_ndcg
 from fairhorizon.histories import UserItems
@@ -144,11 +144,9 @@ class ListActor(Actor):
         temperature: float,
         noise: float,
     ) -> None:
-        items = EmbeddedItems(encoder)
-        width = list_length * items.n_signals
-        head = GaussianHead(hidden, width, initial_std=1.0)
-        super().__init__(encoder, items, head, list_length=list_length, hidden=hidden)
+        super().__init__(encoder, list_length=list_length, hidden=(hidden, hidden), initial_std=1.0)
         self.temperature, self.noise = temperature, noise
+        width = list_length * self.items.n_signals
         self.body = nn.Sequential(
             nn.Linear(encoder.output_size, hidden), nn.Tanh(), nn.Linear(hidden, width)
         )
@@ -410,7 +408,7 @@ class Lird(Recommender):
         self.actor_.load_state_dict(best, strict=False)
         self.fingerprint_ = split.train.fingerprint()
 
-    def served(
+    def rank(
         self,
         scenario: Scenario,
         *,
@@ -426,9 +424,9 @@ class Lird(Recommender):
             generator=None,
             feedback=feedback,
         )
-        return RankedLists.of(lists)
+        return RankedLists.from_tensors(lists)
 
-    def _server(self, plan: ServingPlan) -> OnlineLird:
+    def _online(self, plan: ServingPlan) -> OnlineLird:
         plan.check_list_length(self.method, self.config.list_length)
 
         def refit(split: Split) -> ListActor:

@@ -22,8 +22,8 @@ from fairhorizon.settings import Given, SettingsError, changed, faults
 from fairhorizon.storage import model_kind
 from fairhorizon.vocabulary import MethodName
 
-# Every agent, by name: a new one is a file or a folder, and a line here.
-AGENTS: dict[str, type[Recommender]] = {
+# Methods that make lists themselves, by name: a new one is a file or a folder, and a line here.
+RECOMMENDERS: dict[str, type[Recommender]] = {
     "fcpo": Fcpo,
     "lird": Lird,
 }
@@ -35,23 +35,23 @@ class MethodError(ConfigError):
 
 @dataclass(frozen=True)
 class Method:
-    """A ranker or an agent, a re-ranker where there is one, and the level that is set."""
+    """A ranker or a recommender, a re-ranker where there is one, and the level that is set."""
 
     base: str
     reranker: str | None = None
     level: float | None = None
-    preset: str | None = None  # of an agent, or the variant of a ranker; None: the default
+    preset: str | None = None  # of a recommender, or the variant of a ranker; None: the default
 
     @classmethod
     def parse(cls, text: str) -> Self:
         written = MethodName.split(text)
         base, preset = written.base, written.preset
         reranker, level = written.reranker, written.level
-        if base not in (*RANKERS, *AGENTS):
-            known = ", ".join((*RANKERS, *AGENTS))
+        if base not in (*RANKERS, *RECOMMENDERS):
+            known = ", ".join((*RANKERS, *RECOMMENDERS))
             raise MethodError(f"there is no method {base!r} (there are {known})")
         if preset is not None and preset not in presets_of(base):
-            bases = (*RANKERS, *AGENTS)
+            bases = (*RANKERS, *RECOMMENDERS)
             known = ", ".join(f"{base}:{name}" for base in bases for name in presets_of(base))
             raise MethodError(f"{text}: there is no such preset (there are {known})")
         if reranker is not None and reranker not in RERANKERS:
@@ -84,8 +84,8 @@ class Method:
 
     @property
     def settings_name(self) -> str:
-        """Under which its settings are given: presets of an agent share them, rankers do not."""
-        return self.base if self.base in AGENTS else self.trained_name
+        """Under which its settings are given: presets share them, variants of rankers do not."""
+        return self.base if self.base in RECOMMENDERS else self.trained_name
 
     @property
     def file_name(self) -> str:
@@ -111,15 +111,15 @@ class Method:
         """The part that is trained: a re-ranker is not, nor a level that any model can serve."""
         if self.capabilities.levels is not Levels.SERVED:
             return self
-        default = next(iter(presets_of(self.base)), None) if self.base in AGENTS else None
+        default = next(iter(presets_of(self.base)), None) if self.base in RECOMMENDERS else None
         return Method(self.base, preset=self.preset or default)
 
 
 def presets_of(base: str) -> tuple[str, ...]:
-    """The presets of an agent that a name can choose from, the default first; or the variants of a
-    ranker beside the published method."""
-    if base in AGENTS:
-        known = tuple(AGENTS[base].presets)
+    """The presets that a name can choose from, the default first; or the variants of a ranker
+    beside the published method."""
+    if base in RECOMMENDERS:
+        known = tuple(RECOMMENDERS[base].presets)
         return known if len(known) > 1 else ()
     return tuple(name.removeprefix(f"{base}:") for name in RANKERS if name.startswith(f"{base}:"))
 
@@ -129,17 +129,19 @@ def build(method: Method, given: Given, seed: int, *, preset: str | None = None)
 
     preset: the one to start from where the method names none.
     """
-    if method.base not in AGENTS:
+    if method.base not in RECOMMENDERS:
         ranker_class = RANKERS[method.trained_name]
         own = {key: value for key, value in given.items() if key != method.reranker}
         ranker = ranker_class(changed(ranker_class.config_class(), own), seed=seed)
         return Ranked(ranker, build_reranker(method, given))
-    agent = AGENTS[method.base]
-    default = next(iter(agent.presets))
-    name = method.preset or (preset if preset in agent.presets else default) or default
-    given = {key: value for key, value in given.items() if key not in agent.fixed.get(name, ())}
-    level = {} if method.level is None else {agent.level_setting: method.level}
-    return agent.configured(changed(agent.presets[name], {**given, **level}), seed)
+    recommender = RECOMMENDERS[method.base]
+    default = next(iter(recommender.presets))
+    name = method.preset or (preset if preset in recommender.presets else default) or default
+    given = {
+        key: value for key, value in given.items() if key not in recommender.fixed.get(name, ())
+    }
+    level = {} if method.level is None else {recommender.level_setting: method.level}
+    return recommender.configured(changed(recommender.presets[name], {**given, **level}), seed)
 
 
 def build_reranker(method: Method, given: Given) -> Reranker | None:
@@ -175,14 +177,14 @@ def rankers_of(model: Recommender) -> frozenset[str]:
 
 
 def longest_first(method: Method) -> tuple[int, str]:
-    """Agents, then rankers from the last to the first: what takes long must not start last."""
-    order = [*AGENTS, *reversed(RANKERS)]
+    """Recommenders, then rankers from the last to the first: what is slow must not start last."""
+    order = [*RECOMMENDERS, *reversed(RANKERS)]
     return order.index(method.base), str(method)
 
 
 def load_method(path: Path) -> Recommender:
     """The model of a file, whatever method it is of."""
-    recommenders: list[type[Recommender]] = [Ranked, *AGENTS.values()]
+    recommenders: list[type[Recommender]] = [Ranked, *RECOMMENDERS.values()]
     kinds = {recommender.kind: recommender for recommender in recommenders}
     kind = model_kind(path)
     if kind not in kinds:

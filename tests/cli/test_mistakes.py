@@ -149,7 +149,7 @@ def test_a_wrong_command_line_exits_with_2(
         (f"{FIT} --group-column kind --sensitive A", ["has no column 'kind' (give an item table"]),
         (
             f"{FIT} --group-column kind --sensitive A --item-table table.csv",
-            ["table.csv: item 0 of synthetic", "is not in the table (add a row for it)"],
+            ["table.csv: item 0 of the log", "is not in the table of items (add a row for it)"],
         ),
         (
             f"{FIT} --group-column kind --sensitive A --item-table gone.csv",

@@ -132,7 +132,7 @@ def test_scores_are_those_of_the_method(shop: Path, tmp_path: Path) -> None:
         scenario = evaluation_scenario(
             ModelFolder(shop / name).data().open().split, model.queue_length, Protocol.STANDARD
         )
-        served = model.served(scenario, length=K)
+        served = model.rank(scenario, length=K)
         assert served.scores is not None
         assert np.array_equal(frame["score"].to_numpy().reshape(-1, K), served.scores)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fairhorizon.cli.app import run
-from fairhorizon.data.sources import load
+from fairhorizon.data.loading import load
 from fairhorizon.data.splits import shuffled_ties
 from fairhorizon.model.folder import ModelFolder
 

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from fairhorizon.data.sources import load
-from fairhorizon.data.writing import write_log
+from fairhorizon.data.loading import load
+from fairhorizon.data.log_files import write_log
 
 ROWS = 1_000_000
 START, PER_ROW, PER_BYTE = 140e6, 140, 2  # bytes: of the program, per row, per byte of a text file

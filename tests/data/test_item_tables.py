@@ -9,13 +9,12 @@ import polars as pl
 import pytest
 
 from fairhorizon.cli.app import run
-from fairhorizon.data import sources
-from fairhorizon.data.sources import (
+from fairhorizon.data import named_sets
+from fairhorizon.data.loading import item_columns, load
+from fairhorizon.data.named_sets import (
     TABLES,
     fetch,
-    item_columns,
     items_of,
-    load,
     read_movielens_items,
     read_recbole_items,
 )
@@ -51,7 +50,7 @@ def test_recbole_has_blanks_between_genres(tmp_path: Path) -> None:
 def test_movielens_has_the_year_in_the_title(tmp_path: Path) -> None:
     (tmp_path / "movies.dat").write_bytes(MOVIES.encode("latin-1"))
     frame = read_movielens_items(tmp_path / "movies.dat")
-    assert frame.columns == ["item", *sources.COLUMNS]
+    assert frame.columns == ["item", *named_sets.COLUMNS]
     assert frame.rows() == [
         ("10", "Misérables, Les", "1995", "Drama|Musical"),
         ("11", "Associate, The (L'Associe)", "1982", "Comedy"),
@@ -64,7 +63,7 @@ def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache in which ml-100k is five items, of which the table has two."""
     table = RECBOLE.replace("267\t", "12\t") + "13\tHeat\t1995\tDrama\n14\tBabe\t1995\tDrama\n"
     cache = tmp_path / "cache"
-    for homes, content in ((sources.NAMED, LOG), (TABLES, table)):
+    for homes, content in ((named_sets.NAMED, LOG), (TABLES, table)):
         named = replace(homes["ml-100k"], sha256=hashlib.sha256(content.encode()).hexdigest())
         monkeypatch.setitem(homes, "ml-100k", named)
         named.cached(cache).parent.mkdir(parents=True, exist_ok=True)

@@ -7,8 +7,9 @@ import pytest
 
 from fairhorizon.data import large as module
 from fairhorizon.data.large import large_log
-from fairhorizon.data.sources import is_named, load, market_of
+from fairhorizon.data.loading import is_named, load
 from fairhorizon.data.splits import split
+from fairhorizon.data.synthetic import market_of
 from fairhorizon.errors import ConfigError
 from fairhorizon.evaluation.short_term import evaluate
 from fairhorizon.rankers import RANKERS

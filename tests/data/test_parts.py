@@ -8,10 +8,10 @@ import numpy as np
 import polars as pl
 import pytest
 
-from fairhorizon.data import parts as module
+from fairhorizon.data import log_files as module
 from fairhorizon.data.interactions import Interactions, MissingValuesWarning, PartsRead
-from fairhorizon.data.parts import part_files
-from fairhorizon.data.sources import load
+from fairhorizon.data.loading import load
+from fairhorizon.data.log_files import part_files
 from fairhorizon.errors import DataError, NoColumnError
 
 ROWS = 90
@@ -81,7 +81,7 @@ def test_parts_are_one_log_and_only_new_ones_are_read(rows, folder, suffix, monk
 def test_a_part_that_changed_or_is_read_otherwise_is_read_again(rows, folder):
     first, second = (write(rows[k : k + 45], folder / f"{k}.csv") for k in (0, 45))
     read(folder)
-    assert read(folder, timestamp="rating").parts == PartsRead(2, 0)
+    assert read(folder, time="rating").parts == PartsRead(2, 0)
     write(rows[45:80], second)
     changed = read(folder)
     assert changed.parts == PartsRead(1, 1)

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fairhorizon.data.interactions import NoTimestampsWarning
-from fairhorizon.data.readers import read_interactions
+from fairhorizon.data.log_files import read_file
 from fairhorizon.errors import DataError
 
 one_folder = settings(
@@ -36,7 +36,7 @@ def test_any_ids_survive_csv(tmp_path, rows, separator):
         writer.writerow(["user", "item", "time"])
         writer.writerows((user, item, time) for time, (user, item) in enumerate(rows))
         writer.writerow(["a second user", "x", len(rows)])
-    log = read_interactions(path)
+    log = read_file(path)
     found = zip(log.user_ids[log.users], log.item_ids[log.items], strict=True)
     read = [(str(user), str(item)) for user, item in found]
     assert read[: len(rows)] == [(str(user), str(item)) for user, item in rows]
@@ -84,7 +84,7 @@ def test_any_bytes_give_a_log_or_a_data_error(tmp_path, content, name, header, s
     path = tmp_path / name
     path.write_bytes(content)
     try:
-        log = read_interactions(path, header=header, separator=separator)
+        log = read_file(path, header=header, separator=separator)
     except DataError as error:
         if error.file != path:
             raise
@@ -109,4 +109,4 @@ def test_damaged_parquet_gives_a_log_or_a_data_error(tmp_path, where, damage, cu
         whole[:where] if cut else whole[:where] + damage + whole[where + len(damage) :]
     )
     with contextlib.suppress(DataError, NoTimestampsWarning):
-        assert len(read_interactions(path, user="user", item="item")) > 0
+        assert len(read_file(path, user="user", item="item")) > 0

@@ -6,7 +6,7 @@ import pytest
 
 from fairhorizon.data.frames import from_frame
 from fairhorizon.data.interactions import Interactions, RepeatsWarning
-from fairhorizon.data.readers import read_interactions
+from fairhorizon.data.log_files import read_file, write_split
 from fairhorizon.data.splits import (
     earlier_part,
     shuffled_ties,
@@ -14,7 +14,6 @@ from fairhorizon.data.splits import (
     split_by_time,
     with_feedback,
 )
-from fairhorizon.data.writing import write_split
 from fairhorizon.errors import ConfigError, DataError
 
 # a takes 1 (2 pieces), 2, again 1 (5), 3, 4, 5, again 2 (7), 6; b takes 1 (4), again 1 (6), 9
@@ -105,7 +104,7 @@ def test_feedback_has_the_median_weight() -> None:
 
 def test_a_written_split_has_the_weights(tmp_path) -> None:  # type: ignore[no-untyped-def]
     write_split(split(log_of()), tmp_path / "parts")
-    back = read_interactions(tmp_path / "parts" / "train.csv", weight="weight")
+    back = read_file(tmp_path / "parts" / "train.csv", weight="weight")
     assert weights_of(back) == weights_of(split(log_of()).train)
 
 
@@ -130,8 +129,8 @@ def test_all_weights_zero() -> None:
 
 def test_a_session_is_read_as_a_user(tmp_path) -> None:  # type: ignore[no-untyped-def]
     FRAME.rename({"user": "visit"}).write_csv(tmp_path / "log.csv")
-    log = read_interactions(tmp_path / "log.csv", session="visit", weight="quantity")
+    log = read_file(tmp_path / "log.csv", session="visit", weight="quantity")
     assert log.user_ids.tolist() == ["a", "b"]
     assert weights_of(log) == weights_of(log_of())
     with pytest.raises(ConfigError, match=r"user 'item' and session 'visit': who is served\?"):
-        read_interactions(tmp_path / "log.csv", session="visit", user="item")
+        read_file(tmp_path / "log.csv", session="visit", user="item")

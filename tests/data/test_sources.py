@@ -16,9 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from fairhorizon.data.sources import NamedSet, cache_folder, fetch, load, synthetic_market
+from fairhorizon.data.loading import load
+from fairhorizon.data.named_sets import NamedSet, cache_folder, fetch
 from fairhorizon.data.splits import statistics
-from fairhorizon.data.synthetic import synthetic
+from fairhorizon.data.synthetic import synthetic, synthetic_market
 from fairhorizon.errors import ConfigError, DataError
 
 LOG = b"1\t10\t5\t100\n2\t11\t4\t90\n1\t11\t3\t110\n"
@@ -193,8 +194,8 @@ SLOW_SERVER_CLIENT = """
 import sys
 from dataclasses import replace
 from pathlib import Path
-from fairhorizon.data.sources import NAMED
-from fairhorizon.data.sources import fetch
+from fairhorizon.data.named_sets import NAMED
+from fairhorizon.data.named_sets import fetch
 fetch(replace(NAMED["ml-100k"], url=sys.argv[1]), Path(sys.argv[2]))
 """
 

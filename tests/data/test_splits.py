@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fairhorizon.data.frames import from_arrays
 from fairhorizon.data.interactions import Interactions, MissingValuesWarning, NoTimestampsWarning
-from fairhorizon.data.readers import read_interactions
+from fairhorizon.data.log_files import read_file, write_split
 from fairhorizon.data.splits import (
     Split,
     split,
@@ -18,7 +18,6 @@ from fairhorizon.data.splits import (
     statistics,
     with_feedback,
 )
-from fairhorizon.data.writing import write_split
 from fairhorizon.errors import ConfigError, DataError
 
 PARTS = ("train", "validation", "test")
@@ -160,7 +159,7 @@ def test_written_split_reads_back_with_the_original_ids(parts, tmp_path):
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["split"]
     for part in PARTS:
         mine = getattr(parts, part)
-        back = read_interactions(tmp_path / "out" / "split" / f"{part}.csv", attributes=["g"])
+        back = read_file(tmp_path / "out" / "split" / f"{part}.csv", attributes=["g"])
         for ids, codes in (("user_ids", "users"), ("item_ids", "items")):
             assert (
                 getattr(back, ids)[getattr(back, codes)].tolist()
@@ -230,5 +229,5 @@ def test_missing_ratings_survive_feedback_and_writing(tmp_path):
     np.testing.assert_array_equal(longer.train.ratings, [1, np.nan, 4, 5, 10 / 3])
     write_split(parts, tmp_path / "split")
     with pytest.warns(MissingValuesWarning), pytest.warns(NoTimestampsWarning):
-        back = read_interactions(tmp_path / "split" / "train.csv")
+        back = read_file(tmp_path / "split" / "train.csv")
     np.testing.assert_array_equal(back.ratings, [1, np.nan, 4, 5])

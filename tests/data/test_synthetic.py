@@ -5,8 +5,8 @@ import importlib
 import numpy as np
 import pytest
 
-from fairhorizon.data.sources import load, synthetic_market
-from fairhorizon.data.synthetic import synthetic
+from fairhorizon.data.loading import load
+from fairhorizon.data.synthetic import synthetic, synthetic_market
 from fairhorizon.errors import ConfigError
 
 

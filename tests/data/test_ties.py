@@ -7,7 +7,7 @@ import pytest
 
 from fairhorizon.data.frames import from_arrays
 from fairhorizon.data.interactions import EqualTimesWarning, Interactions
-from fairhorizon.data.sources import load
+from fairhorizon.data.loading import load
 from fairhorizon.data.splits import (
     Split,
     earlier_part,

@@ -6,9 +6,8 @@ import polars as pl
 import pytest
 
 from fairhorizon.data.frames import from_arrays
-from fairhorizon.data.readers import read_interactions
-from fairhorizon.data.sources import load
-from fairhorizon.data.writing import write_log, write_parts
+from fairhorizon.data.loading import load
+from fairhorizon.data.log_files import read_file, write_log, write_parts
 from fairhorizon.errors import DataError
 
 LARGE = "synthetic-large:users=40,items=60,interactions=900,seed=5"
@@ -16,7 +15,7 @@ LARGE = "synthetic-large:users=40,items=60,interactions=900,seed=5"
 
 @pytest.fixture(params=[0, 1], ids=["integers", "text"])
 def log(request, monkeypatch):
-    monkeypatch.setattr(importlib.import_module("fairhorizon.data.writing"), "ROWS", 250)
+    monkeypatch.setattr(importlib.import_module("fairhorizon.data.log_files"), "ROWS_AT_ONCE", 250)
     return load(f"{LARGE},text_ids={request.param}")
 
 
@@ -25,12 +24,12 @@ def test_a_file_or_parts_read_back_are_the_same_log(log, suffix, tmp_path):
     """All items have rows here, so that all ids come back."""
     assert log.item_counts().min() > 0
     write_log(log, tmp_path / f"log.{suffix}")
-    assert read_interactions(tmp_path / f"log.{suffix}").fingerprint() == log.fingerprint()
+    assert read_file(tmp_path / f"log.{suffix}").fingerprint() == log.fingerprint()
     write_parts(log, tmp_path / "parts", 7, suffix)
     assert len(list((tmp_path / "parts").iterdir())) == 7
     back = load(tmp_path / "parts", cache_dir=tmp_path / "cache")
     assert back.fingerprint() == log.fingerprint()
-    first = read_interactions(tmp_path / "parts" / f"part-0001.{suffix}")
+    first = read_file(tmp_path / "parts" / f"part-0001.{suffix}")
     assert first.timestamps.max() <= log.timestamps[len(log) // 7]
 
 

@@ -296,7 +296,7 @@ def model(request):
 def served(model, after, *, clicks, protocol=Protocol.STANDARD):
     """A run of 18 steps with lists of 3, rounds of 12 items and a refit after each."""
     limits = [PopularityLimit(0.4, warm_up=4)] if model.capabilities.limits else []
-    server = model.server(limits, list_length=3, round_length=12, retrain_on=SPLIT, seed=1)
+    server = model.online(limits, list_length=3, round_length=12, retrain_on=SPLIT, seed=1)
     history = server.queue_length
     if clicks:
         users = SimulatedUsers.of_split(MARKET, SPLIT, history, protocol, seed=2)

@@ -35,7 +35,7 @@ class Fixed:
     def __init__(self, lists: list[list[int]], fingerprint: str) -> None:
         self.lists, self.fingerprint_ = np.array(lists), fingerprint
 
-    def served(
+    def rank(
         self, scenario: Scenario, *, length: int, feedback: bool = False, seed: int | None = None
     ) -> RankedLists:
         self.scenario, self.length, self.feedback, self.asked_seed = (

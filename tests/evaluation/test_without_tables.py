@@ -34,7 +34,7 @@ def test_interactive_lists_are_the_same(name: str, monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize("name", ["ease", "ease+control"])
 def test_a_long_run_is_refused(name: str, monkeypatch: pytest.MonkeyPatch):
     model = build(Method.parse(name), {}, 0).fit(SPLIT)
-    server = model.server([])
+    server = model.online([])
     users = evaluation_scenario(SPLIT, server.queue_length, Protocol.STANDARD)
     exposure = Exposure(SPLIT.train.item_counts())
     monkeypatch.setattr(histories, "DENSE_CELLS", 40 * 60)

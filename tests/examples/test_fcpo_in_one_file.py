@@ -56,7 +56,7 @@ def test_the_dual_is_that_of_the_library() -> None:
         exact = solve_dual(q, r, s, c, delta)
         cases.add(exact.case)
         assert case == exact.case.value or {case, exact.case.value} == {"inactive", "inside"}
-        assert (w_g, w_b) == pytest.approx((exact.reward_weight, exact.cost_weight))
+        assert (w_g, w_b) == pytest.approx((exact.reward_weight, exact.cost_weights[0]))
     assert len(cases) == 4
 
 

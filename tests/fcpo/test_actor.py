@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.distributions import Independent, Normal, kl_divergence
 
-from fairhorizon.fcpo.networks import Actor, StateEncoder, gaussian_actor, softmax_actor
+from fairhorizon.fcpo.networks import Actor, StateEncoder
 from fairhorizon.fcpo.policies import Proposal
 
 # torch 2.13 scripts functions of its own when it first takes a forward derivative.
@@ -72,7 +72,7 @@ ITEMS = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [-1.0, 0.0], [2.0, -1.
 def actor(list_length: int, std: float = 1.0) -> Actor:
     torch.manual_seed(0)
     encoder = StateEncoder(torch.randn(3, 2), ITEMS, 4, 1)
-    return gaussian_actor(encoder, list_length=list_length, hidden=(8, 8), initial_std=std)
+    return Actor(encoder, list_length=list_length, hidden=(8, 8), initial_std=std)
 
 
 def blocked(*rows: list[int]) -> torch.Tensor:
@@ -134,7 +134,7 @@ def test_a_new_actor_proposes_nearly_the_same_everywhere():
 def test_a_softmax_head_has_no_output_but_w():
     torch.manual_seed(0)
     encoder = StateEncoder(torch.randn(3, 2), ITEMS, 4, 1)
-    fresh = softmax_actor(encoder, list_length=2, hidden=(8, 8))
+    fresh = Actor(encoder, list_length=2, hidden=(8, 8))
     outputs = fresh(torch.arange(3), torch.tensor([[0, 1], [2, 3], [5, 4]]))
     assert outputs.shape == (3, 4)
     assert fresh.head.weight.shape == (4, 8)
@@ -148,9 +148,9 @@ def test_both_heads_begin_with_the_same_numbers():
         encoder = StateEncoder(torch.ones(3, 2), ITEMS, 4, 1)
         options = {"list_length": 2, "hidden": (8, 6)}
         if policy == "softmax":
-            fresh = softmax_actor(encoder, **options)
+            fresh = Actor(encoder, **options)
         else:
-            fresh = gaussian_actor(encoder, **options, initial_std=0.5)
+            fresh = Actor(encoder, **options, initial_std=0.5)
         return fresh, torch.rand(3)  # what is drawn next, such as critics, is the same too
 
     (softmax, after), (gaussian, same) = begun("softmax"), begun("gaussian")
@@ -166,9 +166,9 @@ def test_rows_that_an_actor_begins_with_or_settles_on(policy: str):
     torch.manual_seed(1)
     encoder = StateEncoder(torch.randn(3, 2), ITEMS, 4, 1)
     fresh = (
-        softmax_actor(encoder, list_length=2, hidden=(8, 8))
+        Actor(encoder, list_length=2, hidden=(8, 8))
         if policy == "softmax"
-        else gaussian_actor(encoder, list_length=2, hidden=(8, 8), initial_std=0.3)
+        else Actor(encoder, list_length=2, hidden=(8, 8), initial_std=0.3)
     )
     states = torch.arange(3), torch.tensor([[0, 1], [2, 3], [5, 4]])
     with torch.no_grad():

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from fairhorizon.data.sources import load
+from fairhorizon.data.loading import load
 from fairhorizon.data.splits import Split, earlier_part, split
 from fairhorizon.fcpo import serving
 from fairhorizon.fcpo.config import FcpoConfig
 from fairhorizon.fcpo.model import Fcpo
-from fairhorizon.fcpo.session import Session
+from fairhorizon.fcpo.training import Training
 from fairhorizon.rankers.ensemble import Stack, StackConfig
 from fairhorizon.recommenders.base import FitTask, LogPart, Prerequisite
 from fairhorizon.recommenders.progress import Listener, RoundReport
@@ -37,9 +37,9 @@ def config(small_strong: FcpoConfig) -> FcpoConfig:
 
 
 @pytest.fixture(scope="module")
-def session(parts: Split, config: FcpoConfig) -> Session:
+def training(parts: Split, config: FcpoConfig) -> Training:
     """Before the first round; not to be trained."""
-    return Fcpo(config, seed=1).session(FitTask.of(parts))
+    return Fcpo(config, seed=1).training(FitTask.of(parts))
 
 
 @pytest.fixture(scope="module")
@@ -47,8 +47,8 @@ def stack(parts: Split, config: FcpoConfig) -> Stack:
     return Stack(StackConfig(ridge=config.ridge), seed=1).fit(parts)
 
 
-def test_the_warm_start_is_the_stack_but_for_one_factor(session: Session, stack: Stack) -> None:
-    panel = session.training.panel
+def test_the_warm_start_is_the_stack_but_for_one_factor(training: Training, stack: Stack) -> None:
+    panel = training.ensemble
     assert panel is not None
     assert [ranker.method for ranker in panel.rankers] == [
         m.method for m in stack.ensemble_.rankers
@@ -56,14 +56,14 @@ def test_the_warm_start_is_the_stack_but_for_one_factor(session: Session, stack:
     assert len(panel.rankers) > 1
     factors = np.array(panel.weights) / np.array(stack.ensemble_.weights)
     assert factors == pytest.approx(factors[0], rel=1e-6)
-    head = session.training.actor.body[-1]
+    head = training.actor.body[-1]
     assert head.bias[: len(panel.weights)].tolist() == pytest.approx(panel.weights)
 
 
 def test_one_panel_learns_on_the_earlier_part_and_one_serves_with_the_whole_log(
-    session: Session, stack: Stack, parts: Split
+    training: Training, stack: Stack, parts: Split
 ) -> None:
-    learning, serving = session.training.panel, session.serving
+    learning, serving = training.ensemble, training.serving
     assert learning is not None
     assert serving is not None
     inner = earlier_part(parts)
@@ -102,12 +102,12 @@ def test_a_training_that_was_interrupted_leads_to_the_same_model(
 ) -> None:
     monkeypatch.setattr(serving, "FEWEST_USERS", 10)
     without = Fcpo(config, seed=1).fit(parts)
-    assert without.policy_.panel is not None
+    assert without.policy_.ensemble is not None
     listener = StopAfter(stop)
     half = Fcpo(config, seed=1).fit(parts, checkpoint=tmp_path, listener=listener)
     assert (half.finished_, len(half.history_)) == (False, stop)
-    assert half.policy_.panel is not None
-    assert listener.stages[-3:] == list(half.policy_.panel.summary)
+    assert half.policy_.ensemble is not None
+    assert listener.stages[-3:] == list(half.policy_.ensemble.summary)
     again = Fcpo(config, seed=1).fit(parts, checkpoint=tmp_path, resume=True)
     assert again.finished_
     for model, name in ((without, "without"), (again, "again")):

@@ -75,7 +75,7 @@ def test_on_its_own_states_the_price_is_that_of_lists_made_together(
     for length in (5, 20):
         for level in (0.1, 0.25, 0.4):
             lists = replace(model._lists(), rule=PlaceRule(level), spread=None)
-            (price,) = lists.served(own, length).prices.values()
+            (price,) = lists.rank(own, length).prices.values()
             assert model.policy_.prices.price(level, length) == pytest.approx(price, rel=1e-6)
 
 
@@ -106,7 +106,7 @@ def test_requests_one_by_one_begin_with_the_price_of_the_table(
     price = at.policy_.prices.price(0.3, 10)
     lists = at.recommend_one_by_one(states, length=10)
     guard = ExposureGuard(0.3, price=price)
-    assert np.array_equal(at.served_one_by_one(states, 10, guard).lists, lists)
+    assert np.array_equal(at.rank_one_by_one(states, 10, guard).lists, lists)
     assert guard.shown == lists.size
     # which is the price it ends with, or nearly: no way up on which the cap makes the lists
     assert guard.price == pytest.approx(price, rel=0.2)

@@ -8,8 +8,8 @@ import pytest
 from fairhorizon.cli.app import run
 from fairhorizon.data.splits import Split
 from fairhorizon.fcpo.config import FcpoConfig
+from fairhorizon.fcpo.fitted import BestRound, best_round
 from fairhorizon.fcpo.model import Fcpo
-from fairhorizon.fcpo.training import BestRound, best_round
 from fairhorizon.recommenders.progress import LimitNotKeptWarning, RoundReport
 
 pytestmark = pytest.mark.slow
@@ -99,10 +99,10 @@ def test_the_policy_served_is_that_of_the_round_named(market: Split, small: Fcpo
     model = Fcpo(small.model_copy(update={"alpha_prime": 0.3, "evaluate_every": 1})).fit(market)
     chosen = best_round(model.history_, model.config)
     assert chosen is not None
-    if model.validation_ is not None:
+    if model.policy_.validation is not None:
         named = next(one for one in model.history_ if one.round == chosen.number)
-        assert named.validation == model.validation_
-    assert (model.validation_ is not None) == any(
+        assert named.validation == model.policy_.validation
+    assert (model.policy_.validation is not None) == any(
         one.keeps_limit(0.05) for one in model.history_ if one.validation is not None
     )
 

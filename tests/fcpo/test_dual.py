@@ -38,9 +38,9 @@ def products(H, g, b):
 
 
 def step_of(direction, H, g, b):
-    return direction.reward_weight * np.linalg.solve(
-        H, g
-    ) + direction.cost_weight * np.linalg.solve(H, b)
+    return direction.reward_weight * np.linalg.solve(H, g) + direction.cost_weights[
+        0
+    ] * np.linalg.solve(H, b)
 
 
 def best_in_plane(H, g, b, c, delta):
@@ -169,7 +169,7 @@ DELTA = 0.5  # the trust region is then the unit disc for H = I
 def test_degenerate_problems(q, r, s, c, case, weights):
     direction = solve_dual(q, r, s, c, DELTA)
     assert direction.case is case
-    assert (direction.reward_weight, direction.cost_weight) == pytest.approx(weights, abs=1e-12)
+    assert (direction.reward_weight, direction.cost_weights[0]) == pytest.approx(weights, abs=1e-12)
 
 
 @pytest.mark.parametrize("c", [-3.0, -0.3, 0.0, 0.3, 3.0])

@@ -121,7 +121,7 @@ def test_one_constraint_is_the_analytic_dual():
         analytic = solve_dual(q, r, s, float(c[0]), delta)
         answer, x = solve(g, b, c, delta)
         assert answer.case is analytic.case
-        wanted = analytic.reward_weight * g + analytic.cost_weight * b[0]
+        wanted = analytic.reward_weight * g + analytic.cost_weights[0] * b[0]
         assert x == pytest.approx(wanted, rel=0, abs=1e-9 * math.sqrt(2 * delta))
         assert answer.reward_weight == pytest.approx(analytic.reward_weight, rel=1e-7)
         seen[analytic.case] += 1
@@ -139,7 +139,7 @@ def test_one_constraint_is_the_analytic_dual_in_degenerate_problems(q, s, angle,
     answer = solve_several(q, torch.tensor([r]), torch.tensor([[s]]), torch.tensor([c]), DELTA)
     assert answer.case is analytic.case
     assert answer.reward_weight == pytest.approx(analytic.reward_weight, abs=1e-12)
-    assert answer.cost_weights == pytest.approx((analytic.cost_weight,), abs=1e-12)
+    assert answer.cost_weights == pytest.approx((analytic.cost_weights[0],), abs=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,7 @@ from fairhorizon.fcpo.config import FcpoConfig
 from fairhorizon.fcpo.model import Fcpo
 from fairhorizon.fcpo.policies import rows_of
 from fairhorizon.fcpo.serving import VALIDATION_LENGTH
-from fairhorizon.fcpo.training import MenuEpisodes, Training, scenario_of
-from fairhorizon.fcpo.warm_start import where_unseen_begins
+from fairhorizon.fcpo.training import SoftmaxEpisodes, Training, scenario_of, where_unseen_begins
 from fairhorizon.histories import UserItems
 from fairhorizon.rankers.candidates import ScoredCandidates
 from fairhorizon.recommenders.base import FitTask
@@ -21,12 +20,12 @@ from fairhorizon.recommenders.base import FitTask
 @pytest.fixture(scope="module")
 def training(market: Split, small_strong: FcpoConfig) -> Training:
     config = small_strong.model_copy(update={"training_limit": 1.0, "list_length": 2})
-    return Fcpo(config, seed=3).session(FitTask.of(market)).training
+    return Fcpo(config, seed=3).training(FitTask.of(market))
 
 
 @pytest.fixture(scope="module")
-def episodes(training: Training) -> MenuEpisodes:
-    assert isinstance(training.episodes, MenuEpisodes)
+def episodes(training: Training) -> SoftmaxEpisodes:
+    assert isinstance(training.episodes, SoftmaxEpisodes)
     return training.episodes
 
 
@@ -57,7 +56,7 @@ def test_episodes_begin_where_the_settings_say(
         assert liked == sorted(log[cut:])
 
 
-def test_what_is_liked_of_the_first_menus(episodes: MenuEpisodes, market: Split):
+def test_what_is_liked_of_the_first_menus(episodes: SoftmaxEpisodes, market: Split):
     opening, liked = episodes.opening, episodes.liked()
     begins = where_unseen_begins(UserItems.of(market.train)).tolist()
     for row, user in enumerate(opening.users.tolist()):
@@ -68,7 +67,7 @@ def test_what_is_liked_of_the_first_menus(episodes: MenuEpisodes, market: Split)
     assert liked.sum() > 60  # enough to distinguish rankers
 
 
-def test_episodes_of_a_round(market: Split, training: Training, episodes: MenuEpisodes):
+def test_episodes_of_a_round(market: Split, training: Training, episodes: SoftmaxEpisodes):
     episodes.config = training.config.model_copy(
         update={"users_per_round": 7, "episodes_per_user": 2, "horizon": 3, "attention": "log"}
     )
@@ -96,9 +95,9 @@ def test_episodes_of_a_round(market: Split, training: Training, episodes: MenuEp
 
 def test_the_validation_equals_a_direct_computation(market: Split, training: Training):
     """Without a limit the likeliest items come first, by the mean of the rows without the price."""
-    changed = Fcpo(training.config, seed=3).session(FitTask.of(market)).training
+    changed = Fcpo(training.config, seed=3).training(FitTask.of(market))
     actor, episodes, generator = changed.actor, changed.episodes, torch.Generator().manual_seed(0)
-    assert isinstance(episodes, MenuEpisodes)
+    assert isinstance(episodes, SoftmaxEpisodes)
     scenario = episodes.validation
     with torch.no_grad():
         for parameter in actor.parameters():  # a policy that distinguishes states
@@ -129,8 +128,8 @@ def test_a_validation_under_a_limit_is_of_lists_that_keep_it(
     market: Split, small_strong: FcpoConfig
 ):
     config = small_strong.model_copy(update={"training_limit": 0.2, "candidates": 40})
-    episodes = Fcpo(config, seed=3).session(FitTask.of(market)).training.episodes
-    assert isinstance(episodes, MenuEpisodes)
+    episodes = Fcpo(config, seed=3).training(FitTask.of(market)).episodes
+    assert isinstance(episodes, SoftmaxEpisodes)
     users, queue = episodes.at_validation.users, episodes.validation.queue
     with torch.no_grad():
         menus, length = episodes.at_validation.menus, VALIDATION_LENGTH
@@ -149,7 +148,7 @@ def test_who_likes_nothing_has_no_episode(market: Split, small_strong: FcpoConfi
     for user in (3, 8):
         rows[np.flatnonzero(market.train.users == user)[1:]] = False
     shorter = Split(market.train.take(rows), market.validation, market.test)
-    episodes = Fcpo(small_strong, seed=3).session(FitTask.of(shorter)).training.episodes
-    assert isinstance(episodes, MenuEpisodes)
+    episodes = Fcpo(small_strong, seed=3).training(FitTask.of(shorter)).episodes
+    assert isinstance(episodes, SoftmaxEpisodes)
     assert sorted(set(range(60)) - set(episodes.opening.users.tolist())) == [3, 8]
     assert len(episodes.at_validation.users) == 60

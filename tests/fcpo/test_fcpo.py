@@ -13,8 +13,7 @@ from fairhorizon.errors import ConfigError
 from fairhorizon.fcpo.config import PRESETS, FcpoConfig
 from fairhorizon.fcpo.model import Fcpo
 from fairhorizon.fcpo.policies import rows_of
-from fairhorizon.fcpo.session import Session, load_training, save_training
-from fairhorizon.fcpo.training import MenuEpisodes, Training
+from fairhorizon.fcpo.training import SoftmaxEpisodes, Training
 from fairhorizon.rankers import RANKERS
 from fairhorizon.rankers.candidates import (
     CatalogueCandidates,
@@ -129,23 +128,23 @@ def test_a_saved_model_recommends_the_same_lists(
 def test_a_resumed_training_goes_on_bit_for_bit(
     market: Split, small_strong: FcpoConfig, strong_model: Fcpo, tmp_path: Path
 ):
-    whole = Fcpo(small_strong, seed=1).session(FitTask.of(market)).training
+    whole = Fcpo(small_strong, seed=1).training(FitTask.of(market))
     list(whole.rounds())
     assert timeless(whole.reports) == timeless(strong_model.history_)  # same seed, same training
 
-    half = Fcpo(small_strong, seed=1).session(FitTask.of(market)).training
+    half = Fcpo(small_strong, seed=1).training(FitTask.of(market))
     half.round()
-    save_training(half, tmp_path / "checkpoint")
-    resumed = load_training(tmp_path / "checkpoint", market, CPU)
-    assert resumed.panel is not None
-    assert resumed.panel.weights == half.panel.weights
+    half.save(tmp_path / "checkpoint")
+    resumed = Training.load(tmp_path / "checkpoint", market, CPU)
+    assert resumed.ensemble is not None
+    assert resumed.ensemble.weights == half.ensemble.weights
     list(resumed.rounds())
     assert timeless(resumed.reports) == timeless(whole.reports)
     assert torch.equal(weights(resumed), weights(whole))
     assert resumed.best_validation == whole.best_validation
     assert all(torch.equal(resumed.best[name], whole.best[name]) for name in whole.best)
 
-    model = Fcpo().adopt(Session(resumed).conclude())
+    model = Fcpo().adopt(resumed)
     assert model.description() == strong_model.description()
     state = strong_model.policy_.actor.state_dict()
     assert all(
@@ -156,26 +155,28 @@ def test_a_resumed_training_goes_on_bit_for_bit(
 def test_rankers_learn_from_the_earlier_part_and_at_last_from_all(
     market: Split, small_strong: FcpoConfig
 ):
-    training = Fcpo(small_strong, seed=1).session(FitTask.of(market)).training
+    training = Fcpo(small_strong, seed=1).training(FitTask.of(market))
     early = earlier_part(market)
-    assert [r.fingerprint_ for r in training.panel.rankers] == [early.train.fingerprint()] * 2
+    assert [r.fingerprint_ for r in training.ensemble.rankers] == [early.train.fingerprint()] * 2
     ease = RANKERS["ease:recent"]().fit(early)
-    assert torch.equal(training.panel.rankers[0].item_weights_, ease.item_weights_)
+    assert torch.equal(training.ensemble.rankers[0].item_weights_, ease.item_weights_)
 
     training.round()
-    stopped = Fcpo().adopt(Session(training).conclude())  # in mid-training nothing is fitted again
-    assert [r.fingerprint_ for r in stopped.policy_.panel.rankers] == [
+    stopped = Fcpo().adopt(training)  # in mid-training nothing is fitted again
+    assert [r.fingerprint_ for r in stopped.policy_.ensemble.rankers] == [
         early.train.fingerprint()
     ] * 2
 
     list(training.rounds())
-    model = Fcpo().adopt(Session(training).conclude())
-    assert [r.fingerprint_ for r in model.policy_.panel.rankers] == [market.train.fingerprint()] * 2
+    model = Fcpo().adopt(training)
+    assert [r.fingerprint_ for r in model.policy_.ensemble.rankers] == [
+        market.train.fingerprint()
+    ] * 2
     whole = RANKERS["ease:recent"]().fit(market)
-    assert torch.equal(model.policy_.panel.rankers[0].item_weights_, whole.item_weights_)
+    assert torch.equal(model.policy_.ensemble.rankers[0].item_weights_, whole.item_weights_)
     assert not torch.equal(whole.item_weights_, ease.item_weights_)
-    assert model.policy_.panel.weights == training.panel.weights  # those of unseen feedback
-    assert model.policy_.actor.items.panel is model.policy_.panel
+    assert model.policy_.ensemble.weights == training.ensemble.weights  # those of unseen feedback
+    assert model.policy_.actor.items.panel is model.policy_.ensemble
     assert model.fingerprint_ == market.train.fingerprint()
     assert model.policy_.histories.tolist() == market.train.user_counts().tolist()
 
@@ -188,25 +189,25 @@ def test_rankers_that_are_fitted_are_taken_as_they_are(market: Split, small_stro
         Prerequisite("ease:recent"): whole,
         Prerequisite("ease:recent", LogPart.EARLIER): early,
     }
-    session = model.session(FitTask.of(market, fitted=fitted))
-    assert session.training.panel.rankers[0] is early
-    model.adopt(session.conclude())
-    assert model.policy_.panel.rankers[0] is whole
+    training = model.training(FitTask.of(market, fitted=fitted))
+    assert training.ensemble.rankers[0] is early
+    model.adopt(training)
+    assert model.policy_.ensemble.rankers[0] is whole
     anywhere = config.model_copy(update={"starts": "anywhere"})
-    training = Fcpo(anywhere, seed=1).session(FitTask.of(market, fitted=fitted)).training
-    assert training.panel.rankers[0] is whole
+    training = Fcpo(anywhere, seed=1).training(FitTask.of(market, fitted=fitted))
+    assert training.ensemble.rankers[0] is whole
 
 
 def test_a_training_begins_with_the_weights_of_unseen_feedback(
     market: Split, small_strong: FcpoConfig
 ):
-    training = Fcpo(small_strong, seed=1).session(FitTask.of(market)).training
+    training = Fcpo(small_strong, seed=1).training(FitTask.of(market))
     episodes, actor = training.episodes, training.actor
-    assert isinstance(episodes, MenuEpisodes)
+    assert isinstance(episodes, SoftmaxEpisodes)
     assert isinstance(episodes.opening.menus, ScoredCandidates)
     assert isinstance(actor.items, EnsembleItems)
     expected = weights_by_cross_entropy(episodes.opening.menus, episodes.liked())
-    assert training.panel.weights == expected
+    assert training.ensemble.weights == expected
     assert expected != (1.0, 1.0)
     with torch.no_grad():
         queues = actor.items.remember(episodes.validation.queue)
@@ -216,7 +217,7 @@ def test_a_training_begins_with_the_weights_of_unseen_feedback(
 
 
 def test_the_policy_kept_is_no_worse_than_its_start(market: Split, small_strong: FcpoConfig):
-    training = Fcpo(small_strong, seed=1).session(FitTask.of(market)).training
+    training = Fcpo(small_strong, seed=1).training(FitTask.of(market))
     before = training.episodes.validate()
     list(training.rounds())
     seen = [report.validation for report in training.reports if report.validation is not None]
@@ -228,10 +229,8 @@ def test_the_policy_kept_is_no_worse_than_its_start(market: Split, small_strong:
 def test_rounds_that_change_nothing_do_not_replace_the_start(
     market: Split, small_strong: FcpoConfig
 ):
-    training = (
-        Fcpo(small_strong.model_copy(update={"kl_limit": 1e-12}), seed=1)
-        .session(FitTask.of(market))
-        .training
+    training = Fcpo(small_strong.model_copy(update={"kl_limit": 1e-12}), seed=1).training(
+        FitTask.of(market)
     )
     list(training.rounds())
     assert training.evaluations_since_best == 2  # after rounds 2 and 4: no better than the start
@@ -250,7 +249,7 @@ def test_a_limit_is_approached_round_by_round(market: Split, small_strong: FcpoC
     config = small_strong.model_copy(
         update={"training_limit": 0.3, "rounds": 12, "patience": 99, "kl_limit": 0.05}
     )
-    training = Fcpo(config, seed=1).session(FitTask.of(market)).training
+    training = Fcpo(config, seed=1).training(FitTask.of(market))
     reports = list(training.rounds())
     assert reports[0].limit == pytest.approx(0.3 * 5)
     assert reports[0].cost > 1.5 * reports[0].limit
@@ -264,7 +263,7 @@ def test_the_limit_counts_slots_by_their_attention(market: Split, small_strong: 
         update={"attention": "log", "list_length": 3, "training_limit": 1.0, "horizon": 2}
     )
     everything = np.ones(market.train.n_items, dtype=bool)
-    report = Fcpo(config, seed=1).session(FitTask.of(market, sensitive=everything)).training.round()
+    report = Fcpo(config, seed=1).training(FitTask.of(market, sensitive=everything)).round()
     assert report.cost == pytest.approx(2 * (1 + 1 / np.log2(3) + 0.5))
     assert report.limit == pytest.approx(report.cost)
 
@@ -273,11 +272,11 @@ def test_a_softmax_over_embeddings_serves_the_level_it_was_trained_for(
     market: Split, small: FcpoConfig
 ):
     config = small.model_copy(update={"policy": "softmax", "alpha_prime": 0.3, "rounds": 2})
-    training = Fcpo(config, seed=1).session(FitTask.of(market)).training
-    assert isinstance(training.episodes, MenuEpisodes)
+    training = Fcpo(config, seed=1).training(FitTask.of(market))
+    assert isinstance(training.episodes, SoftmaxEpisodes)
     assert isinstance(training.episodes.opening.menus, CatalogueCandidates)
     list(training.rounds())
-    model = Fcpo().adopt(Session(training).conclude())
+    model = Fcpo().adopt(training)
     scenario = evaluation_scenario(market, model.queue_length, Protocol.STANDARD)
     for feedback in (False, True):
         lists = model.recommend(scenario, length=6, feedback=feedback)

@@ -80,7 +80,7 @@ def parameters(server: OnlineFcpo) -> torch.Tensor:
 
 @pytest.mark.slow
 def test_the_limit_holds_at_every_step_while_labels_move(model: Fcpo, market: Split):
-    world, server = World(model, market), model.server([PopularityLimit(LIMIT)])
+    world, server = World(model, market), model.online([PopularityLimit(LIMIT)])
     changed = 0
     for step in range(1, 21):
         before = world.exposure.sensitive
@@ -94,7 +94,7 @@ def test_the_limit_holds_at_every_step_while_labels_move(model: Fcpo, market: Sp
 
 def steps_in_violation_after_a_flip(model: Fcpo, market: Split, *limits: StepLimit) -> int:
     """Half of the tail becomes popular in mid-run; of the ten steps after it."""
-    world, server = World(model, market), model.server(limits, learn=False)
+    world, server = World(model, market), model.online(limits, learn=False)
     for _ in range(4):
         world.step(server)
     exposure = world.exposure
@@ -115,18 +115,18 @@ def test_a_flip_of_labels_is_answered_at_once(model: Fcpo, market: Split):
 
 @OVER_RANKERS
 def test_the_policy_sees_the_labels_of_the_moment(model: Fcpo, market: Split):
-    world, server = World(model, market), model.server([PopularityLimit(LIMIT)])
+    world, server = World(model, market), model.online([PopularityLimit(LIMIT)])
     for _ in range(10):
         before = world.exposure.sensitive.float()
         world.step(server)
-        assert torch.equal(server.walk.signals.group, before)
+        assert torch.equal(server.policy.features.group, before)
     assert not torch.equal(before, world.exposure.initial.float())  # or they did not move
 
 
 def test_limits_of_a_round_by_hand(model: Fcpo, market: Split):
     """Five steps of one item; what is left at the start is that of one step."""
     floor = GroupFloor("half", torch.arange(market.train.n_items) % 2 == 0, 0.4)
-    world, server = World(model, market), model.server([PopularityLimit(LIMIT), floor])
+    world, server = World(model, market), model.online([PopularityLimit(LIMIT), floor])
     world.step(server)
     steps = sum(model.config.gamma_c**t for t in range(5))
     room = model.config.cost_tolerance  # above the limit: a floor, which is below 0, comes nearer 0
@@ -137,7 +137,7 @@ def test_limits_of_a_round_by_hand(model: Fcpo, market: Split):
 def test_an_update_learns_from_what_was_heard_and_leaves_the_model_alone(
     model: Fcpo, market: Split
 ):
-    world, server = World(model, market), model.server([PopularityLimit(LIMIT)])
+    world, server = World(model, market), model.online([PopularityLimit(LIMIT)])
     before = parameters(server).clone()
     for _ in range(4):
         world.step(server)
@@ -152,7 +152,7 @@ def test_an_update_learns_from_what_was_heard_and_leaves_the_model_alone(
 
 
 def test_it_learns_nothing_where_it_is_not_to(model: Fcpo, market: Split):
-    world, server = World(model, market), model.server([PopularityLimit(LIMIT)], learn=False)
+    world, server = World(model, market), model.online([PopularityLimit(LIMIT)], learn=False)
     before = parameters(server).clone()
     for _ in range(3):
         world.step(server)
@@ -168,11 +168,11 @@ def run(world: World, server: OnlineFcpo, steps: int) -> list[list[int]]:
 
 def test_a_restored_server_goes_on_as_it_would_have(model: Fcpo, market: Split):
     constraints: list[StepLimit] = [PopularityLimit(LIMIT)]
-    world, server = World(model, market), model.server(constraints)
+    world, server = World(model, market), model.online(constraints)
     run(world, server, 3)
     kept = {name: value.clone() for name, value in server.tensors().items()}
     other = World(model, market).copy_of(world)
-    resumed = model.server(constraints, seed=99)
+    resumed = model.online(constraints, seed=99)
     resumed.restore(kept, other.state)
     assert run(other, resumed, 3) == run(world, server, 3)
     assert torch.equal(parameters(resumed), parameters(server))
@@ -180,13 +180,15 @@ def test_a_restored_server_goes_on_as_it_would_have(model: Fcpo, market: Split):
 
 @OVER_RANKERS
 def test_scores_of_rankers_are_restored_not_computed_again(model: Fcpo, market: Split):
-    world, server = World(model, market), model.server([PopularityLimit(LIMIT)])
+    world, server = World(model, market), model.online([PopularityLimit(LIMIT)])
     run(world, server, 3)
-    resumed = model.server([PopularityLimit(LIMIT)])
+    resumed = model.online([PopularityLimit(LIMIT)])
     resumed.restore(server.tensors(), world.state)
-    assert resumed.walk is not None
-    assert resumed.walk.signals.values is not server.walk.signals.values
-    for ours, theirs in zip(resumed.walk.signals.values, server.walk.signals.values, strict=True):
+    assert resumed.policy is not None
+    assert resumed.policy.features.values is not server.policy.features.values
+    for ours, theirs in zip(
+        resumed.policy.features.values, server.policy.features.values, strict=True
+    ):
         assert torch.equal(ours, theirs)
         assert ours.data_ptr() != theirs.data_ptr()
 
@@ -221,7 +223,7 @@ def test_a_replay_buffer_goes_on_too(model: Fcpo, market: Split):
 
 @OVER_RANKERS
 def test_rankers_of_a_warm_start_are_fitted_anew_between_rounds(model: Fcpo, market: Split):
-    server = model.server([PopularityLimit(LIMIT)], retrain_on=market, round_length=4)
+    server = model.online([PopularityLimit(LIMIT)], retrain_on=market, round_length=4)
     retraining = server.retraining
     world = World(model, market)
     for step in range(1, 7):
@@ -229,14 +231,14 @@ def test_rankers_of_a_warm_start_are_fitted_anew_between_rounds(model: Fcpo, mar
         if step % 2 == 0:
             server.update()
         if step == 2:
-            assert torch.equal(weights_of(server), weights_of(model.server([])))
+            assert torch.equal(weights_of(server), weights_of(model.online([])))
         if step == 4:
             expected = RANKERS["ease:recent"](seed=1).fit(retraining.extended())
             assert torch.equal(weights_of(server), expected.item_weights_)
     assert len(retraining.liked()[0]) > 10
-    assert not torch.equal(weights_of(server), weights_of(model.server([])))
+    assert not torch.equal(weights_of(server), weights_of(model.online([])))
 
-    resumed = model.server([PopularityLimit(LIMIT)], retrain_on=market, round_length=4, seed=5)
+    resumed = model.online([PopularityLimit(LIMIT)], retrain_on=market, round_length=4, seed=5)
     other = World(model, market).copy_of(world)
     resumed.restore({name: value.clone() for name, value in server.tensors().items()}, other.state)
     assert torch.equal(weights_of(resumed), weights_of(server))
@@ -250,7 +252,7 @@ def weights_of(server: OnlineFcpo) -> torch.Tensor:
 def test_a_limit_and_a_floor_hold_together_and_are_both_learned_under(model: Fcpo, market: Split):
     members = torch.arange(market.train.n_items) % 4 == 1
     constraints = [PopularityLimit(LIMIT), GroupFloor("every fourth", members, 0.4)]
-    world, server = World(model, market), model.server(constraints)
+    world, server = World(model, market), model.online(constraints)
     for step in range(1, 11):
         world.step(server)
         shown = world.exposure.shown
@@ -264,4 +266,4 @@ def test_a_limit_and_a_floor_hold_together_and_are_both_learned_under(model: Fcp
     popularity, floor = constraints
     assert floor.excess(exposure) == pytest.approx(0.4 - share)
     assert popularity.excess(exposure) == exposure.n_sensitive / exposure.n_shown - LIMIT
-    assert len(server.learner.costs) == 2
+    assert len(server.learner.critics) == 3

@@ -8,11 +8,9 @@ import torch
 from torch import Tensor
 
 from fairhorizon.data.splits import Split
-from fairhorizon.fcpo.networks import Actor, HistoryEncoder, StateEncoder, softmax_actor
+from fairhorizon.fcpo.networks import Actor, HistoryEncoder, StateEncoder, start_from
 from fairhorizon.fcpo.policies import allowed_by_slot, policy_at
-from fairhorizon.fcpo.rollouts import rollout_items
-from fairhorizon.fcpo.trajectories import MenuRecord, Trajectories
-from fairhorizon.fcpo.warm_start import start_from
+from fairhorizon.fcpo.rollouts import Choices, Trajectories, rollout_items
 from fairhorizon.histories import UserItems
 from fairhorizon.rankers.candidates import ScoredCandidates
 from fairhorizon.rankers.ease import Ease
@@ -42,7 +40,7 @@ def over_embeddings(list_length: int) -> World:
     scenario = Scenario(sets(past).last(3), sets(liked), sets(past))
     torch.manual_seed(1)
     encoder = StateEncoder(torch.randn(12, 4), torch.randn(20, 4), 6, 1)
-    actor = softmax_actor(encoder, list_length=list_length, hidden=(8, 8))
+    actor = Actor(encoder, list_length=list_length, hidden=(8, 8))
     with torch.no_grad():  # so that another queue is another policy
         actor.body[-1].weight.mul_(20)
     return actor, scenario, torch.from_numpy(rng.random(20) < 0.4)
@@ -56,7 +54,7 @@ def panel(market: Split) -> Ensemble:
 def over_rankers(list_length: int, panel: Ensemble, market: Split) -> World:
     torch.manual_seed(2)
     n = market.train.n_items
-    actor = softmax_actor(
+    actor = Actor(
         HistoryEncoder(torch.randn(60, 1), torch.randn(n, 3)),
         EnsembleItems(panel, history=2, candidates=6),
         list_length=list_length,
@@ -89,7 +87,7 @@ def run(world: World, users: Tensor, *, steps: int, seed: int = 0) -> tuple[Traj
         attention=attention,
         generator=torch.Generator().manual_seed(seed),
     )
-    assert batch.menus is not None
+    assert batch.choices is not None
     return batch, attention
 
 
@@ -99,19 +97,19 @@ USERS = torch.tensor([5, 0, 11, 3, 7, 10, 4])
 def test_equals_the_environment_step_by_step(world: World):
     actor, scenario, sensitive = world
     batch, attention = run(world, USERS, steps=6)
-    record = batch.menus
+    record = batch.choices
     state, answers = scenario.begin(USERS)
     liked = scenario.positive.mask(USERS)
     for t in range(6):
         index, lists = batch.state_index[:, t], batch.lists[:, t]
-        items = record.menus.items[index]
+        items = record.candidates.items[index]
         assert torch.equal(batch.state_users[index], USERS)
         assert torch.equal(batch.state_queues[index], actor.items.remember(state.queue))
         # what could be chosen is what the menu has and was not shown yet
         at = items.clamp(min=0)
         assert torch.equal(record.open_items[:, t], (items >= 0) & ~state.blocked.gather(1, at))
         assert torch.equal(record.liked[index], (items >= 0) & liked.gather(1, at))
-        assert torch.equal(record.sensitive[index], (items >= 0) & sensitive[at])
+        assert torch.equal(record.costs[index][..., 0], (items >= 0) & sensitive[at])
         chosen = record.chosen[:, t]
         assert torch.equal(lists, items.gather(1, chosen.clamp(min=0)).where(chosen >= 0, -1))
         assert record.open_items[:, t].gather(1, chosen.clamp(min=0))[chosen >= 0].all()
@@ -131,7 +129,7 @@ def test_equals_the_environment_step_by_step(world: World):
 def test_every_state_has_the_menu_that_the_actor_would_make_there(world: World):
     actor, scenario, sensitive = world
     batch, _ = run(world, USERS, steps=5)
-    menus = batch.menus.menus
+    menus = batch.choices.candidates
     state, answers = scenario.begin(USERS)
     seen: set[int] = set()
     for t in range(5):
@@ -152,13 +150,13 @@ def test_every_state_has_the_menu_that_the_actor_would_make_there(world: World):
 def test_chances_are_those_of_the_policy(world: World):
     actor, _, _ = world
     batch, _ = run(world, USERS, steps=5)
-    record = batch.menus
+    record = batch.choices
     with torch.no_grad():
         outputs = actor(batch.state_users, batch.state_queues)
     chosen = record.chosen.flatten(0, 1)
     allowed = allowed_by_slot(record.open_items.flatten(0, 1), chosen)
     steps = batch.state_index.flatten()
-    policy = policy_at(record.menus, outputs, steps, allowed, TEMPERATURE)
+    policy = policy_at(record.candidates, outputs, steps, allowed, TEMPERATURE)
     torch.testing.assert_close(policy.log_prob(chosen).view(7, 5), batch.log_probs)
     assert batch.log_probs.max() < 0
     # nothing was sampled but items
@@ -197,14 +195,14 @@ def test_an_opening_of_some_users_is_that_of_all_cut_out(world: World):
 
 def unfolded(batch: Trajectories) -> dict[str, Tensor]:
     """By trajectory and step, so that the order of the state table drops out."""
-    record: MenuRecord = batch.menus
+    record: Choices = batch.choices
     index = batch.state_index
     return {
         "users": batch.state_users[index],
-        "items": record.menus.items[index],
-        "signals": record.menus.signals[index],
+        "items": record.candidates.items[index],
+        "signals": record.candidates.signals[index],
         "liked": record.liked[index],
-        "sensitive": record.sensitive[index],
+        "sensitive": record.costs[index][..., 0],
         "open": record.open_items,
         "chosen": record.chosen,
         "rewards": batch.rewards,

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from fairhorizon.data.frames import from_arrays
 from fairhorizon.data.splits import Split, earlier_part, split
-from fairhorizon.fcpo.warm_start import where_unseen_begins
+from fairhorizon.fcpo.training import where_unseen_begins
 from fairhorizon.histories import UserItems
 from fairhorizon.rankers.candidates import RIDGE, ScoredCandidates
 from fairhorizon.rankers.candidates import weights_by_cross_entropy as weights_of

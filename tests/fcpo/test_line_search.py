@@ -17,10 +17,10 @@ def test_takes_the_longest_acceptable_fraction(ratio, bound, fraction, tries):
         tried.append(candidate)
         return float(candidate[0] - 1) <= bound
 
-    search = backtrack(theta, step, acceptable, ratio=ratio, attempts=10)
-    assert search.fraction == pytest.approx(fraction, rel=1e-15)
-    torch.testing.assert_close(search.theta, theta + fraction * step)
-    assert search.theta is tried[-1]  # the very parameters that were accepted
+    found, taken = backtrack(theta, step, acceptable, ratio=ratio, attempts=10)
+    assert taken == pytest.approx(fraction, rel=1e-15)
+    torch.testing.assert_close(found, theta + fraction * step)
+    assert found is tried[-1]  # the very parameters that were accepted
     assert len(tried) == tries
     assert theta.tolist() == [1.0, 2.0]
 
@@ -33,15 +33,15 @@ def test_failure_leaves_theta_bit_for_bit():
         tried.append(candidate)
         return False
 
-    search = backtrack(theta, torch.full((1000,), 0.1), acceptable, ratio=0.5, attempts=7)
-    assert search.fraction == 0.0
+    found, taken = backtrack(theta, torch.full((1000,), 0.1), acceptable, ratio=0.5, attempts=7)
+    assert taken == 0.0
     assert len(tried) == 7
-    assert search.theta.data_ptr() == theta.data_ptr()
-    assert torch.equal(search.theta.view(torch.int32), before.view(torch.int32))
+    assert found.data_ptr() == theta.data_ptr()
+    assert torch.equal(found.view(torch.int32), before.view(torch.int32))
 
 
 def test_a_nan_is_never_acceptable():
     theta, step = torch.ones(2), torch.tensor([1.0, torch.nan])
-    search = backtrack(theta, step, lambda x: float(x.sum()) > 0, ratio=0.5, attempts=5)
-    assert search.fraction == 0.0
-    assert search.theta.tolist() == [1.0, 1.0]
+    found, taken = backtrack(theta, step, lambda x: float(x.sum()) > 0, ratio=0.5, attempts=5)
+    assert taken == 0.0
+    assert found.tolist() == [1.0, 1.0]

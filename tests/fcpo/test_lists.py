@@ -13,7 +13,7 @@ from fairhorizon.allocation.guard import ExposureGuard
 from fairhorizon.allocation.limit_matrix import GroupRule, LimitMatrix
 from fairhorizon.data.splits import Split
 from fairhorizon.fcpo.model import Fcpo
-from fairhorizon.fcpo.networks import StateEncoder, softmax_actor
+from fairhorizon.fcpo.networks import Actor, StateEncoder
 from fairhorizon.fcpo.policies import rows_of
 from fairhorizon.fcpo.serving import ActorProbabilities
 from fairhorizon.histories import UserItems
@@ -48,7 +48,7 @@ def share_of(lists: Tensor, sensitive: Tensor) -> float:
 
 def at_once(lists: ItemLists, scenario: Scenario, length: int = LENGTH) -> Tensor:
     """The lists of all users, made together."""
-    return torch.from_numpy(lists.served(scenario, length).lists)
+    return torch.from_numpy(lists.rank(scenario, length).lists)
 
 
 def gini_of(lists: Tensor) -> float:
@@ -239,7 +239,7 @@ def test_with_feedback_the_share_holds_where_lists_cannot_be_filled():
     nothing = UserItems(torch.tensor([0, 0, 0]), torch.zeros(0, dtype=torch.long), n)
     torch.manual_seed(0)
     encoder = StateEncoder(torch.randn(2, 4), torch.randn(n, 4), 4, 1)
-    actor = softmax_actor(encoder, list_length=1, hidden=(4, 4))
+    actor = Actor(encoder, list_length=1, hidden=(4, 4))
     lists = ItemLists(
         ActorProbabilities(actor), sensitive, torch.tensor([30, 30]), PlaceRule(0.1), None
     )

@@ -11,7 +11,7 @@ from fairhorizon.data.splits import Split, split
 from fairhorizon.data.synthetic import synthetic
 from fairhorizon.fcpo.config import FcpoConfig
 from fairhorizon.fcpo.model import Fcpo
-from fairhorizon.fcpo.networks import Actor, HistoryEncoder, softmax_actor
+from fairhorizon.fcpo.networks import Actor, HistoryEncoder
 from fairhorizon.fcpo.serving import ActorProbabilities, by_more_than_chance, gain_of_states
 from fairhorizon.histories import UserItems
 from fairhorizon.limits.place_rule import PlaceRule
@@ -46,7 +46,7 @@ def two_kinds(rule_by_user: bool) -> tuple[Actor, ItemLists, Opening, Scenario]:
     told = kind if rule_by_user else torch.randint(2, (USERS,), generator=draw)
     encoder = HistoryEncoder((2.0 * told - 1)[:, None], torch.zeros(ITEMS, 3))
     torch.manual_seed(0)
-    actor = softmax_actor(encoder, TwoScores(), list_length=1, hidden=(8, 8))  # type: ignore[arg-type]
+    actor = Actor(encoder, TwoScores(), list_length=1, hidden=(8, 8))  # type: ignore[arg-type]
     actor.begin_with([1.0, 1.0, 0.0])
     items = torch.arange(ITEMS).expand(USERS, -1)
     menus = ScoredCandidates(items, torch.cat([scores, torch.zeros(USERS, ITEMS, 1)], dim=2))

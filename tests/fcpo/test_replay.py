@@ -2,7 +2,7 @@
 
 import torch
 
-from fairhorizon.fcpo.trajectories import ReplayBuffer, Trajectories
+from fairhorizon.fcpo.rollouts import ReplayBuffer, Trajectories
 
 STEPS = 3
 

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from fairhorizon.fcpo.networks import StateEncoder, gaussian_actor
+from fairhorizon.fcpo.networks import Actor, StateEncoder
 from fairhorizon.fcpo.policies import Proposal
-from fairhorizon.fcpo.rollouts import rollout, serve
-from fairhorizon.fcpo.trajectories import Trajectories
+from fairhorizon.fcpo.rollouts import Trajectories, rollout, serve
 from fairhorizon.histories import UserItems
 from fairhorizon.simulation.feedback import Scenario
 
@@ -33,7 +32,7 @@ def world(seed: int, list_length: int):
     scenario = Scenario(past.last(HISTORY), liked, past)
     torch.manual_seed(seed)
     encoder = StateEncoder(torch.randn(N_USERS, DIM), torch.randn(N_ITEMS, DIM), 6, 2)
-    actor = gaussian_actor(encoder, list_length=list_length, hidden=(8, 8), initial_std=0.5)
+    actor = Actor(encoder, list_length=list_length, hidden=(8, 8), initial_std=0.5)
     with torch.no_grad():  # so that another queue is another proposal
         for weight in (*encoder.gru.parameters(), actor.body[0].weight):
             weight.mul_(3)
@@ -137,7 +136,7 @@ def test_same_seed_same_trajectories_to_the_bit():
         return rollout(actor, scenario, users, sensitive, steps=5, generator=generator(seed))
 
     first, again, other = run(3), run(3), run(4)
-    assert first.menus is None  # they are of a policy over items
+    assert first.choices is None  # they are of a policy over items
     for name in (field.name for field in fields(Trajectories) if field.type is torch.Tensor):
         assert torch.equal(getattr(first, name), getattr(again, name)), name
     assert not torch.equal(first.lists, other.lists)

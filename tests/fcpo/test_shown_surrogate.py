@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 from torch.distributions import Categorical, kl_divergence
 
-from fairhorizon.fcpo.surrogates import LARGEST_WEIGHT, ShownSurrogate
-from fairhorizon.fcpo.trajectories import ShownRecord, Trajectories
+from fairhorizon.fcpo.cpo import Surrogate
+from fairhorizon.fcpo.rollouts import Choices, Trajectories
+from fairhorizon.fcpo.surrogates import LARGEST_WEIGHT, shown_surrogate
 from fairhorizon.rankers.candidates import ScoredCandidates
 
 C, SIGNALS, TEMPERATURE, EXPLORE = 4, 3, 0.6, 0.9
@@ -33,26 +34,24 @@ def one_step(place: int, propensity: float) -> Trajectories:
         torch.tensor([[[place]]]),
         REWARDS[place].view(1, 1),
         COSTS[place].view(1, 1, 2),
-        ShownRecord(
+        Choices(
             ScoredCandidates(torch.arange(C)[None], numbers(1, 1, C, SIGNALS)),
             COSTS[None],
-            CHARGES[None, None],
             torch.ones(1, 1, C, dtype=torch.bool),
             torch.tensor([[[place]]]),
-            torch.tensor([[[propensity]]], dtype=torch.float64),
+            charges=CHARGES[None, None],
+            propensities=torch.tensor([[[propensity]]], dtype=torch.float64),
         ),
     )
 
 
-def surrogate_of(
-    place: int, propensity: float, outputs: Tensor, baseline: Tensor
-) -> ShownSurrogate:
+def surrogate_of(place: int, propensity: float, outputs: Tensor, baseline: Tensor) -> Surrogate:
     batch = one_step(place, propensity)
-    assert isinstance(batch.menus, ShownRecord)
+    assert isinstance(batch.choices, Choices)
     got = torch.cat([REWARDS[place].view(1), COSTS[place]])
-    return ShownSurrogate(
+    return shown_surrogate(
         batch,
-        batch.menus,
+        batch.choices,
         outputs,
         (got - baseline).view(3, 1, 1),
         torch.ones(3, 1, dtype=torch.float64),
@@ -74,7 +73,7 @@ def gradients(values: Tensor, leaf: Tensor) -> Tensor:
     return torch.stack([torch.autograd.grad(v, leaf, retain_graph=True)[0] for v in values])
 
 
-def predicted(surrogate: ShownSurrogate, outputs: Tensor) -> Tensor:
+def predicted(surrogate: Surrogate, outputs: Tensor) -> Tensor:
     found = surrogate.evaluate(outputs)
     return torch.cat([found.reward.view(1), found.costs])
 
@@ -113,9 +112,14 @@ def test_without_exploration_it_is_the_part_of_the_sum_that_is_known(place: int)
 
 
 def test_a_rare_item_has_a_largest_weight():
+    """By the predicted reward, w (P_new / P - 1) with an advantage of 1."""
     outputs, baseline = numbers(3, 1, SIGNALS), torch.zeros(3).double()
-    weight = [float(surrogate_of(0, mu, outputs, baseline).importance[0, 0]) for mu in (0.5, 1e-6)]
-    assert weight == [pytest.approx(2 * float(chances(outputs, TEMPERATURE)[0])), LARGEST_WEIGHT]
+    other, present = numbers(4, 1, SIGNALS), float(chances(outputs, TEMPERATURE)[0])
+    ratio = float(chances(other, TEMPERATURE)[0]) / present
+    for propensity, weight in ((0.5, 2 * present), (1e-6, LARGEST_WEIGHT)):
+        surrogate = surrogate_of(0, propensity, outputs, baseline)
+        reward = float(surrogate.evaluate(other).reward)
+        assert reward == pytest.approx(weight * (ratio - 1))
 
 
 B, T, M = 2, 2, 4
@@ -131,13 +135,13 @@ def several(slots: int) -> tuple[Trajectories, Tensor, Tensor, Tensor]:
     states = index[:, :, None].expand(chosen.shape)
     costs = (numbers(10, M, C, 2) > 0).double()
     spent = costs[states, chosen.clamp(min=0)].masked_fill((chosen < 0)[..., None], 0).sum(2)
-    record = ShownRecord(
+    record = Choices(
         ScoredCandidates(items, numbers(11, M, C, SIGNALS)),
         costs,
-        numbers(12, M, slots, C),
         open_items,
         chosen,
-        numbers(13, B, T, slots).sigmoid(),
+        charges=numbers(12, M, slots, C),
+        propensities=numbers(13, B, T, slots).sigmoid(),
     )
     batch = Trajectories(
         torch.arange(M),
@@ -154,11 +158,11 @@ def several(slots: int) -> tuple[Trajectories, Tensor, Tensor, Tensor]:
     return batch, numbers(15, 3, B, T), scale, numbers(16, M, slots * SIGNALS)
 
 
-def slot_policies(record: ShownRecord, outputs: Tensor, b: int, t: int, state: int) -> list[Tensor]:
+def slot_policies(record: Choices, outputs: Tensor, b: int, t: int, state: int) -> list[Tensor]:
     slots = record.chosen.shape[2]
     rows, left, found = outputs[state].view(slots, SIGNALS), record.open_items[b, t].clone(), []
     for slot in range(slots):
-        logits = record.menus.signals[state] @ rows[slot] - record.charges[state, slot]
+        logits = record.candidates.signals[state] @ rows[slot] - record.charges[state, slot]
         found.append((logits / TEMPERATURE).masked_fill(~left, -torch.inf).softmax(0))
         if record.chosen[b, t, slot] >= 0:
             left[record.chosen[b, t, slot]] = False
@@ -168,8 +172,8 @@ def slot_policies(record: ShownRecord, outputs: Tensor, b: int, t: int, state: i
 @pytest.mark.parametrize("slots", [1, 2])
 def test_equals_a_slow_loop(slots: int):
     batch, advantages, scale, outputs = several(slots)
-    record = batch.menus
-    surrogate = ShownSurrogate(batch, record, outputs, advantages, scale, temperature=TEMPERATURE)
+    record = batch.choices
+    surrogate = shown_surrogate(batch, record, outputs, advantages, scale, temperature=TEMPERATURE)
     changed = outputs + 0.3 * numbers(17, *outputs.shape)
     totals, divergence = [0.0] * 3, 0.0
     for b, t in itertools.product(range(B), range(T)):
@@ -201,8 +205,8 @@ def test_equals_a_slow_loop(slots: int):
 @pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")  # torch.func.hessian
 def test_its_metric_is_the_hessian_of_the_divergence():
     batch, advantages, scale, outputs = several(2)
-    surrogate = ShownSurrogate(
-        batch, batch.menus, outputs, advantages, scale, temperature=TEMPERATURE
+    surrogate = shown_surrogate(
+        batch, batch.choices, outputs, advantages, scale, temperature=TEMPERATURE
     )
     n = outputs.numel()
     hessian = torch.func.hessian(lambda z: surrogate.evaluate(z).kl)(outputs).reshape(n, n)
@@ -221,11 +225,13 @@ def test_take_and_join_keep_records_with_their_steps():
     rows = torch.tensor([1, 0, 1])
     taken = Trajectories.join([batch.take(rows), batch.take(torch.tensor([0]))])
     for new, old in enumerate([1, 0, 1, 0]):
-        assert torch.equal(taken.menus.chosen[new], batch.menus.chosen[old])
-        assert torch.equal(taken.menus.propensities[new], batch.menus.propensities[old])
+        assert torch.equal(taken.choices.chosen[new], batch.choices.chosen[old])
+        assert torch.equal(taken.choices.propensities[new], batch.choices.propensities[old])
         for t in range(T):
             ours, theirs = int(taken.state_index[new, t]), int(batch.state_index[old, t])
             for name in ("costs", "charges"):
-                now, then = getattr(taken.menus, name), getattr(batch.menus, name)
+                now, then = getattr(taken.choices, name), getattr(batch.choices, name)
                 assert torch.equal(now[ours], then[theirs])
-            assert torch.equal(taken.menus.menus.items[ours], batch.menus.menus.items[theirs])
+            assert torch.equal(
+                taken.choices.candidates.items[ours], batch.choices.candidates.items[theirs]
+            )

@@ -12,10 +12,9 @@ from fairhorizon.data.splits import Split
 from fairhorizon.errors import ModelError
 from fairhorizon.fcpo.config import PRESETS, FcpoConfig
 from fairhorizon.fcpo.model import Fcpo
-from fairhorizon.fcpo.networks import GaussianHead, SoftmaxHead
-from fairhorizon.fcpo.online import MOST_STEPS, OnlineFcpo, SoftmaxOnline
+from fairhorizon.fcpo.online import MOST_STEPS, OnlineFcpo, item_trajectories
 from fairhorizon.fcpo.policies import rows_of
-from fairhorizon.fcpo.trajectories import ShownRecord
+from fairhorizon.fcpo.rollouts import Choices
 from fairhorizon.histories import TableSets
 from fairhorizon.limits.counts import Exposure
 from fairhorizon.limits.step_limits import GroupFloor, PopularityLimit
@@ -78,19 +77,19 @@ def course(
 
 def test_presets_have_one_policy_each(strong_model: Fcpo, market: Split, small: FcpoConfig):
     assert PRESETS["strong"].policy == "softmax"
-    assert isinstance(strong_model.policy_.actor.head, SoftmaxHead)
-    server = strong_model.server([PopularityLimit(LIMIT)])
-    assert isinstance(server.actor.head, SoftmaxHead)
+    assert not strong_model.policy_.actor.is_gaussian
+    server = strong_model.online([PopularityLimit(LIMIT)])
+    assert not server.actor.is_gaussian
     assert PRESETS["paper"].policy == "gaussian"
     paper = Fcpo(small.model_copy(update={"rounds": 0})).fit(market)
-    assert isinstance(paper.policy_.actor.head, GaussianHead)
+    assert paper.policy_.actor.is_gaussian
 
 
 def test_without_exploration_nothing_is_random(strong_model: Fcpo, market: Split):
     """The lists of the first steps are the best items by the logits, whatever the seed."""
     shown = []
     for seed in (1, 2):
-        server = strong_model.server([PopularityLimit(1.0)], seed=seed)
+        server = strong_model.online([PopularityLimit(1.0)], seed=seed)
         state, liked, exposure = begin(strong_model, market)
         with torch.no_grad():
             queues = server.actor.items.remember(state.queue)
@@ -112,7 +111,7 @@ def test_a_temperature_has_no_part_in_serving(strong_model: Fcpo, market: Split)
         hot = Fcpo(changed(model.config, {"temperature": 3.0}), seed=model.seed)
         hot._take(strong_model.policy_)
         lists = [
-            course(one.server([PopularityLimit(LIMIT)], learn=False), begin(one, market), 3)[0]
+            course(one.online([PopularityLimit(LIMIT)], learn=False), begin(one, market), 3)[0]
             for one in (model, hot)
         ]
         assert all(torch.equal(ours, theirs) for ours, theirs in zip(*lists, strict=True))
@@ -122,7 +121,7 @@ def test_a_temperature_has_no_part_in_serving(strong_model: Fcpo, market: Split)
 def test_items_are_shown_as_often_as_their_propensities_say(strong_model: Fcpo, market: Split):
     draws = 1500
     model = exploring(strong_model, 0.7)
-    server = model.server([PopularityLimit(1.0)], learn=False)
+    server = model.online([PopularityLimit(1.0)], learn=False)
     state, _, exposure = begin(model, market)
     counts, expected = torch.zeros(60, 80), torch.zeros(60, 80)
     for _ in range(draws):
@@ -155,7 +154,7 @@ def test_propensities_of_pairs_are_those_of_plackett_and_luce(
     """By hand, given the prices of a limit and a floor that bind."""
     model = exploring(pairs, temperature)
     floor = GroupFloor("fours", torch.arange(80) % 4 == 0, 0.4)
-    server = model.server([PopularityLimit(LIMIT), floor], learn=False)
+    server = model.online([PopularityLimit(LIMIT), floor], learn=False)
     state, _, exposure = begin(model, market)
     lists = server.serve(state, exposure)
     charges = server.control.charges
@@ -176,7 +175,7 @@ def test_propensities_of_pairs_are_those_of_plackett_and_luce(
 
 
 def test_limits_hold_while_it_explores(strong_model: Fcpo, market: Split):
-    server = exploring(strong_model, 0.5).server([PopularityLimit(LIMIT)])
+    server = exploring(strong_model, 0.5).online([PopularityLimit(LIMIT)])
     start = begin(strong_model, market)
     course(server, start, 8)
     exposure = start[2]
@@ -192,7 +191,7 @@ def test_answers_to_what_was_not_shown_are_never_read(
     model = exploring(strong_model, temperature)
 
     def served(liked: Tensor) -> tuple[list[Tensor], Tensor, Tensor]:
-        server = model.server([PopularityLimit(LIMIT)], seed=5)
+        server = model.online([PopularityLimit(LIMIT)], seed=5)
         return course(server, replace_liked(begin(model, market), liked), 8)
 
     truth = begin(model, market)[1]
@@ -217,7 +216,7 @@ def replace_liked(
 
 def test_what_says_nothing_of_a_list_is_not_a_reward(strong_model: Fcpo, market: Split):
     """A hit in an empty slot, which no user can have given."""
-    server = strong_model.server([PopularityLimit(LIMIT)])
+    server = strong_model.online([PopularityLimit(LIMIT)])
     state, liked, exposure = begin(strong_model, market)
     state = replace(
         state, blocked_sets=TableSets(state.blocked.index_fill(0, torch.tensor([7]), True))
@@ -227,8 +226,8 @@ def test_what_says_nothing_of_a_list_is_not_a_reward(strong_model: Fcpo, market:
     outcome = advance(state, lists, Answers(liked), exposure.sensitive)
     hits = outcome.hits.clone()
     hits[7] = True
-    server.policy.answered(server.last, replace(outcome, hits=hits))
-    trajectories = server.policy.trajectories(server.walk)
+    server.observe(lists, replace(outcome, hits=hits), exposure)
+    trajectories = item_trajectories(server.steps)
     assert trajectories.rewards[7].tolist() == [0.0]
     assert torch.equal(trajectories.rewards[:, 0], outcome.reward)
 
@@ -239,7 +238,7 @@ def test_the_record_of_the_steps_against_the_run_itself(
 ):
     model = exploring(pairs, temperature)
     floor = GroupFloor("fours", torch.arange(80) % 4 == 0, 0.4)
-    server = model.server([PopularityLimit(LIMIT), floor])
+    server = model.online([PopularityLimit(LIMIT), floor])
     state, liked, exposure = begin(model, market)
     answers, seen = Answers(liked), []
     for _ in range(5):
@@ -251,16 +250,15 @@ def test_the_record_of_the_steps_against_the_run_itself(
         server.observe(lists, outcome, exposure)
         exposure.relabel()
         state = outcome.state
-    assert isinstance(server.policy, SoftmaxOnline)
-    found = server.policy.trajectories(server.walk)
-    record, fours = found.menus, (torch.arange(80) % 4 == 0).float()
-    assert isinstance(record, ShownRecord)
+    found = item_trajectories(server.steps)
+    record, fours = found.choices, (torch.arange(80) % 4 == 0).float()
+    assert isinstance(record, Choices)
     off_menu = 0
     for t, (before, lists, outcome, labels, charges, chances) in enumerate(seen):
         index = found.state_index[:, t]
         assert torch.equal(found.state_users[index], before.users)
         assert torch.equal(found.state_queues[index], server.actor.items.remember(before.queue))
-        items = record.menus.items[index]
+        items = record.candidates.items[index]
         at = items.clamp(min=0)
         # what was shown is on the menu, once
         chosen = record.chosen[:, t]
@@ -272,7 +270,7 @@ def test_the_record_of_the_steps_against_the_run_itself(
         wanted = charges.float()[:, at].transpose(0, 1)
         torch.testing.assert_close(record.charges[index], wanted)
         signals = server.actor.items.look(before.users, before.queue, labels.bool())
-        ours = record.menus.signals[index]
+        ours = record.candidates.signals[index]
         for number, values in enumerate(signals.values):
             torch.testing.assert_close(ours[:, :, number], values.gather(1, at))
         assert not ours[:, :, -1].any()  # the control alone prices the group
@@ -282,13 +280,12 @@ def test_the_record_of_the_steps_against_the_run_itself(
         assert torch.equal(found.costs[:, t], spent)
         assert torch.equal(found.lists[:, t], lists)
     assert found.rewards.sum() > 10
-    assert server.policy.steps == 0
     if temperature:
         assert off_menu > 0
 
 
 def test_an_update_learns_from_the_latest_steps(strong_model: Fcpo, market: Split):
-    server = strong_model.server([PopularityLimit(LIMIT)])
+    server = strong_model.online([PopularityLimit(LIMIT)])
     state, liked, exposure = begin(strong_model, market)
     answers, lists, left = Answers(liked), [], []
     for _ in range(MOST_STEPS + 3):
@@ -300,18 +297,18 @@ def test_an_update_learns_from_the_latest_steps(strong_model: Fcpo, market: Spli
         state = outcome.state
     limit = max(left[3], LIMIT * MOST_STEPS) * (1 + strong_model.config.cost_tolerance)
     assert server._limits(60, MOST_STEPS).tolist() == pytest.approx([limit])
-    assert server.left[3] == [pytest.approx(60 * left[3])]
-    found = server.policy.trajectories(server.walk)
+    assert server.budgets[3] == [pytest.approx(60 * left[3])]
+    found = item_trajectories(server.steps)
     assert torch.equal(found.lists, torch.stack(lists[3:], dim=1))
 
 
 def test_a_run_that_explores_is_continued_bit_for_bit(strong_model: Fcpo, market: Split):
     model = exploring(strong_model, 0.5)
     start = begin(model, market)
-    server = model.server([PopularityLimit(LIMIT)])
+    server = model.online([PopularityLimit(LIMIT)])
     course(server, start, 4)
     kept = {name: value.clone() for name, value in server.tensors().items()}
-    state, resumed = server.state, model.server([PopularityLimit(LIMIT)], seed=9)
+    state, resumed = server.state, model.online([PopularityLimit(LIMIT)], seed=9)
     resumed.restore(kept, state)
     ours, theirs = (
         course(one, (state, start[1], begin(model, market)[2]), 4) for one in (server, resumed)
@@ -321,7 +318,7 @@ def test_a_run_that_explores_is_continued_bit_for_bit(strong_model: Fcpo, market
 
 
 def test_a_run_of_another_policy_is_not_continued(strong_model: Fcpo, market: Split):
-    server = strong_model.server([PopularityLimit(LIMIT)])
+    server = strong_model.online([PopularityLimit(LIMIT)])
     start = begin(strong_model, market)
     course(server, start, 4)
     tensors = server.tensors()
@@ -329,7 +326,7 @@ def test_a_run_of_another_policy_is_not_continued(strong_model: Fcpo, market: Sp
         head = tensors[f"actor.body.4.{part}"]
         tensors[f"actor.body.4.{part}"] = torch.cat([head, head])
     with pytest.raises(ModelError, match=r"another policy.*start it anew, without --resume"):
-        strong_model.server([PopularityLimit(LIMIT)]).restore(tensors, start[0])
+        strong_model.online([PopularityLimit(LIMIT)]).restore(tensors, start[0])
 
 
 def test_a_gaussian_policy_has_another_way_to_explore():

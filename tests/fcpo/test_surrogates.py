@@ -9,9 +9,10 @@ from torch import Tensor
 from torch.distributions import Categorical, Independent, Normal, kl_divergence
 
 from fairhorizon.fcpo.config import FcpoConfig, attention_of
+from fairhorizon.fcpo.cpo import Surrogate
 from fairhorizon.fcpo.policies import Proposal, draw
-from fairhorizon.fcpo.surrogates import GaussianSurrogate, SoftmaxSurrogate
-from fairhorizon.fcpo.trajectories import MenuRecord, Trajectories
+from fairhorizon.fcpo.rollouts import Choices, Trajectories
+from fairhorizon.fcpo.surrogates import gaussian_surrogate, softmax_surrogate
 from fairhorizon.rankers.candidates import ScoredCandidates
 
 C, SIGNALS, TEMPERATURE = 4, 3, 0.6
@@ -23,14 +24,14 @@ def numbers(seed: int, *shape: int) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def one_state(chosen: Tensor, attention: Tensor) -> tuple[Trajectories, MenuRecord]:
+def one_state(chosen: Tensor, attention: Tensor) -> tuple[Trajectories, Choices]:
     """b trajectories of one step in the same state, with the whole menu open."""
     b = len(chosen)
     items = torch.tensor([[5, 1, 0, 3]])
-    record = MenuRecord(
-        menus=ScoredCandidates(items, numbers(1, 1, C, SIGNALS)),
+    record = Choices(
+        candidates=ScoredCandidates(items, numbers(1, 1, C, SIGNALS)),
         liked=LIKED[None],
-        sensitive=SENSITIVE[None],
+        costs=SENSITIVE[None, :, None],
         open_items=torch.ones(b, 1, C, dtype=torch.bool),
         chosen=chosen[:, None],
     )
@@ -43,17 +44,17 @@ def one_state(chosen: Tensor, attention: Tensor) -> tuple[Trajectories, MenuReco
         lists=items[0][chosen][:, None],
         rewards=(LIKED[chosen].double() @ attention)[:, None],
         costs=(SENSITIVE[chosen].double() @ attention)[:, None, None],
-        menus=record,
+        choices=record,
     )
     return batch, record
 
 
 def surrogate_of(
     chosen: Tensor, outputs: Tensor, attention: Tensor, *, baseline: Tensor
-) -> SoftmaxSurrogate:
+) -> Surrogate:
     batch, record = one_state(chosen, attention)
     signals = torch.stack([batch.rewards, batch.costs[..., 0]])
-    return SoftmaxSurrogate(
+    return softmax_surrogate(
         batch,
         record,
         outputs,
@@ -95,7 +96,7 @@ def exact_gradients(outputs: Tensor, attention: Tensor) -> Tensor:
     return torch.stack([torch.autograd.grad(v, leaf, retain_graph=True)[0] for v in values])
 
 
-def gradients(surrogate: SoftmaxSurrogate, outputs: Tensor) -> Tensor:
+def gradients(surrogate: Surrogate, outputs: Tensor) -> Tensor:
     leaf = outputs.clone().requires_grad_()
     predicted = surrogate.evaluate(leaf)
     values = (predicted.reward, predicted.costs[0])
@@ -166,7 +167,7 @@ def test_the_prediction_of_a_large_step_is_exact():
 B, T, M = 3, 2, 4
 
 
-def several(slots: int) -> tuple[Trajectories, MenuRecord, Tensor, Tensor, Tensor]:
+def several(slots: int) -> tuple[Trajectories, Choices, Tensor, Tensor, Tensor]:
     """Trajectories with made-up menus; advantages and scales of reward and cost; outputs."""
     generator = torch.Generator().manual_seed(11)
     index = torch.tensor([[0, 0], [1, 3], [2, 2]])
@@ -178,10 +179,10 @@ def several(slots: int) -> tuple[Trajectories, MenuRecord, Tensor, Tensor, Tenso
     means = outputs.view(M, slots, SIGNALS)
     logits = (record_menus.logits(means) / TEMPERATURE)[index]
     chosen = draw(logits.flatten(0, 1), open_items.flatten(0, 1), generator).view(B, T, slots)
-    record = MenuRecord(
+    record = Choices(
         record_menus,
-        liked=(torch.rand(M, C, generator=generator) < 0.4) & (items >= 0),
-        sensitive=(torch.rand(M, C, generator=generator) < 0.4) & (items >= 0),
+        liked=(liked := (torch.rand(M, C, generator=generator) < 0.4) & (items >= 0)),
+        costs=((torch.rand(M, C, generator=generator) < 0.4) & (items >= 0))[:, :, None],
         open_items=open_items,
         chosen=chosen,
     )
@@ -195,22 +196,22 @@ def several(slots: int) -> tuple[Trajectories, MenuRecord, Tensor, Tensor, Tenso
         torch.zeros(B, T, 0),
         torch.zeros(B, T),
         items[states, places],
-        record.liked[states, places].double() @ attention,
-        (record.sensitive[states, places].double() @ attention)[..., None],
+        liked[states, places].double() @ attention,
+        (record.costs[..., 0][states, places].double() @ attention)[..., None],
         record,
     )
     scale = torch.tensor([[1.0, 0.9], [1.0, 0.5]], dtype=torch.float64) / B
     return batch, record, numbers(14, 2, B, T), scale, outputs
 
 
-def slot_policies(record: MenuRecord, outputs: Tensor, b: int, t: int, state: int) -> list[Tensor]:
+def slot_policies(record: Choices, outputs: Tensor, b: int, t: int, state: int) -> list[Tensor]:
     """(C,) probabilities of every slot of a step, the earlier slots filled as they were."""
     slots = record.chosen.shape[2]
     means = outputs[state].view(slots, SIGNALS)
     left = record.open_items[b, t].clone()
     found = []
     for slot in range(slots):
-        logits = record.menus.signals[state] @ means[slot] / TEMPERATURE
+        logits = record.candidates.signals[state] @ means[slot] / TEMPERATURE
         found.append(logits.masked_fill(~left, -torch.inf).softmax(0))
         left[record.chosen[b, t, slot]] = False
     return found
@@ -220,7 +221,7 @@ def slot_policies(record: MenuRecord, outputs: Tensor, b: int, t: int, state: in
 def test_a_surrogate_equals_a_slow_loop(slots: int):
     batch, record, advantages, scale, outputs = several(slots)
     attention = log_attention(slots)
-    surrogate = SoftmaxSurrogate(
+    surrogate = softmax_surrogate(
         batch,
         record,
         outputs,
@@ -242,7 +243,7 @@ def test_a_surrogate_equals_a_slow_loop(slots: int):
         for p, q in zip(new, old, strict=True):
             some = q > 0
             divergence += float(kl_divergence(Categorical(p[some]), Categorical(q[some]))) / (B * T)
-        for signal, table in enumerate((record.liked, record.sensitive)):
+        for signal, table in enumerate((record.liked, record.costs[..., 0])):
             gains = table[state].double()
             value = float(advantages[signal, b, t])
             got = (batch.rewards, batch.costs[..., 0])[signal]
@@ -266,7 +267,7 @@ def test_a_surrogate_equals_a_slow_loop(slots: int):
 @pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")  # torch.func.hessian
 def test_the_metric_of_a_softmax_is_the_hessian_of_the_divergence(slots: int):
     batch, record, advantages, scale, outputs = several(slots)
-    surrogate = SoftmaxSurrogate(
+    surrogate = softmax_surrogate(
         batch,
         record,
         outputs,
@@ -316,7 +317,7 @@ def test_a_gaussian_surrogate_equals_a_slow_loop():
     batch, present = gaussian_batch()
     advantages = numbers(22, 3, B, T)  # of the reward and two costs
     scale = torch.tensor([[1.0, 0.9], [1.0, 0.5], [1.0, 0.5]], dtype=torch.float64) / B
-    surrogate = GaussianSurrogate(batch, present, advantages, scale)
+    surrogate = gaussian_surrogate(batch, present, advantages, scale)
     changed = present + 0.1 * numbers(23, M, 6)
     totals, divergence = [0.0] * 3, 0.0
     for b, t in itertools.product(range(B), range(T)):
@@ -342,7 +343,7 @@ def test_a_gaussian_surrogate_equals_a_slow_loop():
 def test_the_metric_of_a_gaussian_is_the_hessian_of_the_divergence():
     batch, present = gaussian_batch()
     scale = torch.ones(2, T, dtype=torch.float64)
-    surrogate = GaussianSurrogate(batch, present, numbers(22, 2, B, T), scale)
+    surrogate = gaussian_surrogate(batch, present, numbers(22, 2, B, T), scale)
     hessian = torch.func.hessian(lambda z: surrogate.evaluate(z).kl)(present).reshape(24, 24)
     metric = surrogate.sample(99, torch.Generator().manual_seed(0))
     assert sorted(metric.states.tolist()) == [0, 1, 2, 3]

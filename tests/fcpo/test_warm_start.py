@@ -10,9 +10,9 @@ import torch
 from fairhorizon.data.splits import Split
 from fairhorizon.fcpo.config import FcpoConfig
 from fairhorizon.fcpo.model import Fcpo
-from fairhorizon.fcpo.networks import Actor, HistoryEncoder, softmax_actor
+from fairhorizon.fcpo.networks import NO_PRICE, Actor, HistoryEncoder, start_from
 from fairhorizon.fcpo.policies import rows_of
-from fairhorizon.fcpo.warm_start import NO_PRICE, fit_warm_start, start_from
+from fairhorizon.fcpo.warm_start import fit_warm_start
 from fairhorizon.metrics.fairness import exposure_counts
 from fairhorizon.rankers import RANKERS
 from fairhorizon.rankers.ensemble import Ensemble
@@ -100,7 +100,7 @@ def actor_over(panel: Ensemble, market: Split, **changes: Any) -> Actor:
     items = EnsembleItems(panel, **{"history": 3, "candidates": 3, **changes})
     encoder = HistoryEncoder(torch.zeros(60, 1), torch.zeros(market.train.n_items, 3))
     torch.manual_seed(0)
-    actor = softmax_actor(encoder, items, list_length=2, hidden=(4, 4))
+    actor = Actor(encoder, items, list_length=2, hidden=(4, 4))
     start_from(actor, panel, initial_std=1e-6)
     return actor
 
@@ -192,7 +192,7 @@ def test_without_a_limit_it_is_the_mixture_of_its_rankers(strong: Fcpo, market: 
     mixed = sum(
         weight * standardised(ranker.scores(state.users, state.queue))
         for ranker, weight in zip(
-            free.policy_.panel.rankers, free.policy_.panel.weights, strict=True
+            free.policy_.ensemble.rankers, free.policy_.ensemble.weights, strict=True
         )
     )
     best = mixed.masked_fill(state.blocked, -torch.inf).topk(5).indices

@@ -10,8 +10,8 @@ import torch
 from fairhorizon.data.splits import Split
 from fairhorizon.fcpo import serving
 from fairhorizon.fcpo.model import Fcpo
+from fairhorizon.fcpo.networks import NO_PRICE
 from fairhorizon.fcpo.serving import CLEARLY, VALIDATION_LENGTH, ActorProbabilities, better_weights
-from fairhorizon.fcpo.warm_start import NO_PRICE
 from fairhorizon.limits.place_rule import PlaceRule
 from fairhorizon.recommenders.interactive import listed_ndcg
 from fairhorizon.recommenders.lists.features import open_menus, some_users

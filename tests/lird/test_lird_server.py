@@ -34,7 +34,7 @@ def model(request, market):
 
 def begin(model, market):
     length = model.config.list_length
-    server = model.server(list_length=length)
+    server = model.online(list_length=length)
     users = evaluation_scenario(market, server.queue_length, Protocol.STANDARD)
     settings = LongRunSettings(list_length=length)
     return LongRun(server, users, Exposure(market.train.item_counts()), settings)
@@ -85,7 +85,7 @@ def test_the_model_stays_as_it_was(model, market):
 def test_lists_of_another_length_are_refused(model):
     length = model.config.list_length
     with pytest.raises(ConfigError, match=f"trained for lists of {length} and cannot serve .* 5"):
-        model.server(list_length=5)
+        model.online(list_length=5)
 
 
 def test_everything_shown_is_shown_once(model, market):
@@ -102,7 +102,7 @@ def test_trained_anew_between_rounds_and_resumed(model, market):
     length = model.config.list_length
 
     def run_of(split):
-        server = model.server(list_length=length, round_length=4 * length, retrain_on=split)
+        server = model.online(list_length=length, round_length=4 * length, retrain_on=split)
         users = evaluation_scenario(market, server.queue_length, Protocol.STANDARD)
         settings = LongRunSettings(list_length=length, update_every=2)
         return LongRun(server, users, Exposure(market.train.item_counts()), settings)
@@ -110,10 +110,10 @@ def test_trained_anew_between_rounds_and_resumed(model, market):
     run = run_of(market)
     for _ in range(4):
         run.step()
-    liked = run.server.retraining.liked().numpy()
+    liked = run.recommender.retraining.liked().numpy()
     assert liked.shape[1] > 0
     expected = Lird(model.config, seed=2).fit(with_feedback(market, *liked))
-    found = run.server.actor.state_dict()
+    found = run.recommender.actor.state_dict()
     for name, value in expected.actor_.state_dict().items():
         assert torch.equal(found[name], value), name
 

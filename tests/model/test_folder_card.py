@@ -16,7 +16,6 @@ from fairhorizon.datasets import DataSpec
 from fairhorizon.errors import ConfigError, DataError, FairHorizonError, ModelError
 from fairhorizon.fcpo.config import FcpoConfig
 from fairhorizon.fcpo.model import Fcpo
-from fairhorizon.fcpo.session import save_training
 from fairhorizon.model.folder import CHECKPOINT, ModelFolder
 from fairhorizon.recommenders.base import FitTask
 
@@ -82,12 +81,11 @@ def test_the_cut_and_the_columns_are_kept(tmp_path: Path) -> None:
 
 def test_a_run_is_read_as_it_was_written(market: Split, small: FcpoConfig, tmp_path: Path) -> None:
     model = Fcpo(small.model_copy(update={"rounds": 1}), seed=3)
-    session = model.session(FitTask.of(market))
-    training = session.training
+    training = model.training(FitTask.of(market))
     training.round()
     run, spec = ModelFolder(tmp_path / "new" / "run"), DataSpec(source="synthetic", ties=4)
-    run.write(model.adopt(session.conclude()), spec)
-    save_training(training, run.folder / CHECKPOINT)
+    run.write(model.adopt(training), spec)
+    training.save(run.folder / CHECKPOINT)
     assert run.data() == spec
     # resumed without a word on ties, it has those it began with
     plain = DataSpec(source="synthetic")
@@ -100,8 +98,8 @@ def test_a_run_is_read_as_it_was_written(market: Split, small: FcpoConfig, tmp_p
     assert card["rounds"][0]["reward"] == training.reports[0].reward
     assert "seconds" not in card["rounds"][0]
     assert np.array_equal(run.recommender().sensitive_, training.sensitive)
-    resumed = model.session(FitTask.of(market, checkpoint=run.folder, resume=True))
-    assert resumed.training.reports == training.reports
+    resumed = model.training(FitTask.of(market, checkpoint=run.folder, resume=True))
+    assert resumed.reports == training.reports
 
 
 @pytest.mark.parametrize("ties", ["auto", "keep", 4])

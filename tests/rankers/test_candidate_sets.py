@@ -4,7 +4,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairhorizon.fcpo.networks import EmbeddedItems, ItemVectors, StateEncoder, gaussian_actor
+from fairhorizon.fcpo.networks import Actor, EmbeddedItems, ItemVectors, StateEncoder
 from fairhorizon.histories import TableSets
 from fairhorizon.rankers.candidates import CatalogueCandidates, ScoredCandidates, best_of_groups
 
@@ -99,7 +99,7 @@ def test_an_actor_over_embeddings_may_choose_all_that_is_not_blocked():
     users, queues = torch.tensor([0, 2]), torch.zeros(2, 3, dtype=torch.long)
 
     def menus(priced: bool) -> CatalogueCandidates:
-        actor = gaussian_actor(
+        actor = Actor(
             encoder, EmbeddedItems(encoder, priced), list_length=2, hidden=(4, 4), initial_std=1.0
         )
         outputs = actor(users, queues)

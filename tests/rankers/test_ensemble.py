@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fairhorizon.data.frames import from_arrays
-from fairhorizon.data.sources import load
+from fairhorizon.data.loading import load
 from fairhorizon.data.splits import Split, earlier_part, split
 from fairhorizon.errors import DataError
 from fairhorizon.histories import UserItems

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fairhorizon.cli.app import run
-from fairhorizon.data.sources import load
+from fairhorizon.data.loading import load
 from fairhorizon.data.splits import split
 from fairhorizon.fcpo.config import FcpoConfig
 from fairhorizon.fcpo.model import Fcpo
@@ -71,7 +71,7 @@ def test_what_is_given_is_the_same_after_a_file() -> None:
 def settings_of_ease(model: object) -> RecentEaseConfig:
     """Of the ranker that a stored model serves with."""
     assert isinstance(model, Fcpo)
-    panel = model.policy_.panel
+    panel = model.policy_.ensemble
     assert panel is not None
     (ease,) = panel.rankers
     assert isinstance(ease.config, RecentEaseConfig)

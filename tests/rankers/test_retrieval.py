@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from fairhorizon.data.sources import load
+from fairhorizon.data.loading import load
 from fairhorizon.data.splits import Split, split
 from fairhorizon.fcpo.config import FcpoConfig
 from fairhorizon.fcpo.model import Fcpo
@@ -169,8 +169,8 @@ def test_a_model_says_what_it_finds_and_serves_the_same_after_loading(parts, tmp
     listener = Stages()
     model = Fcpo(config, seed=0).fit(parts, listener=listener)
     assert [text for text in listener.texts if text.startswith("als: ")]
-    assert model.policy_.panel is not None
-    ease, als = model.policy_.panel.searches
+    assert model.policy_.ensemble is not None
+    ease, als = model.policy_.ensemble.searches
     assert ease is None
     assert als is not None
     model.save(tmp_path / "model.safetensors")

@@ -8,7 +8,7 @@ import torch
 
 from fairhorizon import ranking
 from fairhorizon.data.frames import from_arrays
-from fairhorizon.data.sources import load
+from fairhorizon.data.loading import load
 from fairhorizon.data.splits import Split, earlier_part, split
 from fairhorizon.histories import UserItems
 from fairhorizon.metrics.accuracy import ndcg

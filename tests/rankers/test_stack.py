@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fairhorizon.data.frames import from_arrays
-from fairhorizon.data.sources import load
+from fairhorizon.data.loading import load
 from fairhorizon.data.splits import Split, split
 from fairhorizon.histories import UserItems
 from fairhorizon.rankers.ensemble import Stack, StackConfig

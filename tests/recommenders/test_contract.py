@@ -28,7 +28,7 @@ from fairhorizon.histories import UserItems
 from fairhorizon.limits.counts import Exposure
 from fairhorizon.limits.groups import popular_group
 from fairhorizon.limits.step_limits import PopularityLimit
-from fairhorizon.methods import AGENTS, Method, build, load_method, presets_of
+from fairhorizon.methods import RECOMMENDERS, Method, build, load_method, presets_of
 from fairhorizon.metrics.shares import exceeds, whole_showings
 from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.ranking import first_best
@@ -281,7 +281,7 @@ def a_file_holds_the_whole_model(subject: Subject, folder: Path) -> None:
 def a_file_of_another_kind_is_refused(subject: Subject, folder: Path) -> None:
     file = folder / "model.safetensors"
     subject.model.save(file)
-    for other in {Ranked, *AGENTS.values()} - {type(subject.model)}:
+    for other in {Ranked, *RECOMMENDERS.values()} - {type(subject.model)}:
         with pytest.raises(ModelError, match=f"holds a '{subject.model.kind}' model, not"):
             other.load(file)
     with pytest.raises(ModelError, match="no such model file"):
@@ -354,7 +354,7 @@ class World:
 def what_serves_in_no_long_run_says_so(subject: Subject, _: Path) -> None:
     if not subject.model.capabilities.long_run:
         with pytest.raises(ConfigError, match=f"serves in no long run {REMEDY}"):
-            subject.model.server()
+            subject.model.online()
 
 
 def a_server_goes_on_where_another_was(subject: Subject, _: Path) -> None:
@@ -365,7 +365,7 @@ def a_server_goes_on_where_another_was(subject: Subject, _: Path) -> None:
 
         def server(log: Split | None = retrain_on) -> OnlineRecommender:
             limits = [PopularityLimit(0.4)]
-            return subject.model.server(limits, retrain_on=log, round_length=STEPS)
+            return subject.model.online(limits, retrain_on=log, round_length=STEPS)
 
         first, world = server(), World(subject)
         assert first.queue_length <= subject.scenario.queue.shape[1]
@@ -392,7 +392,7 @@ def a_server_leaves_the_model_as_it_is(subject: Subject, folder: Path) -> None:
     before, after = folder / "before.safetensors", folder / "after.safetensors"
     lists = subject.lists.copy()
     subject.model.save(before)
-    server = subject.model.server(
+    server = subject.model.online(
         [PopularityLimit(0.2)], retrain_on=subject.split, round_length=STEPS, learn=True
     )
     world = World(subject)
@@ -409,10 +409,10 @@ def a_server_leaves_the_model_as_it_is(subject: Subject, folder: Path) -> None:
 def a_server_makes_lists_of_the_length_or_refuses(subject: Subject, _: Path) -> None:
     if not subject.model.capabilities.long_run:
         return
-    own = World(subject).step(subject.model.server()).shape
+    own = World(subject).step(subject.model.online()).shape
     assert own == (N_USERS, subject.settings.get("list_length", 1))
     try:
-        server = subject.model.server(list_length=3)
+        server = subject.model.online(list_length=3)
     except ConfigError as error:
         assert "list_length=3" in str(error)  # noqa: PT017  # some can, some refuse
     else:
@@ -422,7 +422,7 @@ def a_server_makes_lists_of_the_length_or_refuses(subject: Subject, _: Path) -> 
 def a_limit_is_kept_at_every_step(subject: Subject, _: Path) -> None:
     if not subject.model.capabilities.limits:
         return
-    server, world = subject.model.server([PopularityLimit(0.3)]), World(subject)
+    server, world = subject.model.online([PopularityLimit(0.3)]), World(subject)
     for number in range(1, 16):
         free = ~world.state.blocked & ~world.exposure.sensitive
         lists = world.step(server)
@@ -517,7 +517,7 @@ def test_contract(
 
 def test_every_agent_and_preset_is_a_subject() -> None:
     named = [Method.parse(name) for name, _ in SUBJECTS.values()]
-    for agent in AGENTS:
+    for agent in RECOMMENDERS:
         presets = presets_of(agent) or (None,)
         assert set(presets) <= {method.preset for method in named if method.base == agent}
 
@@ -532,7 +532,7 @@ class UsualSettings(Settings):
 
 
 class Usual(Recommender):
-    """What most people take: an agent that is nothing but this class, to be named in AGENTS.
+    """What most people take: an agent that is nothing but this class, to be named in RECOMMENDERS.
 
     Likes raise the next item of the catalogue; the first items of a list may be of the group.
     """
@@ -575,7 +575,7 @@ class Usual(Recommender):
         self.counts_ = torch.from_numpy(task.split.train.item_counts()).float()
         self.fingerprint_ = task.split.train.fingerprint()
 
-    def served(
+    def rank(
         self,
         scenario: Scenario,
         *,
@@ -584,7 +584,7 @@ class Usual(Recommender):
         seed: int | None = None,  # noqa: ARG002
     ) -> RankedLists:
         state, answers = scenario.begin(torch.arange(scenario.n_users))
-        server = self._server(ServingPlan())
+        server = self._online(ServingPlan())
         left = torch.full((scenario.n_users,), whole_showings(self.alpha_prime * length))
         shown = []
         for _ in range(length):
@@ -597,7 +597,7 @@ class Usual(Recommender):
             shown.append(lists)
         return RankedLists(torch.cat(shown, dim=1).numpy())
 
-    def _server(self, plan: ServingPlan) -> "UsualServer":
+    def _online(self, plan: ServingPlan) -> "UsualServer":
         plan.check_list_length(self.method, 1)
         return UsualServer(self)
 
@@ -656,7 +656,7 @@ class UsualServer:
 @pytest.fixture
 def usual(monkeypatch: pytest.MonkeyPatch) -> None:
     """The one line that makes a class an agent."""
-    monkeypatch.setitem(AGENTS, "usual", Usual)
+    monkeypatch.setitem(RECOMMENDERS, "usual", Usual)
 
 
 @pytest.mark.usefixtures("usual")

@@ -29,7 +29,7 @@ METHODS = {
 def test_numbers_belong_to_the_lists(name):
     model = build(Method.parse(name), METHODS[name], seed=0).fit(PARTS)
     scenario = evaluation_scenario(PARTS, model.queue_length, Protocol.STANDARD)
-    served = model.served(scenario, length=6)
+    served = model.rank(scenario, length=6)
     assert np.array_equal(served.lists, model.recommend(scenario, length=6))
     for numbers in (served.values, served.scores):
         if numbers is not None:
@@ -57,13 +57,11 @@ def test_a_price_stands_under_the_text_of_its_limit():
     scenario = evaluation_scenario(PARTS, model.queue_length, Protocol.STANDARD)
     own = ResolvedLimit(Limit.parse("seller=Mega<=0.2"), model.sensitive_.numpy())
     other = ResolvedLimit(Limit.parse("seller=Small>=0.3"), np.arange(40) % 4 == 0)
-    level = model.with_limits([own]).served(scenario, length=6)
-    plain = model.with_level(0.2).served(scenario, length=6)
+    level = model.with_limits([own]).rank(scenario, length=6)
+    plain = model.with_level(0.2).rank(scenario, length=6)
     assert dict(level.prices) == {"seller=Mega<=0.2": plain.prices["popular<=0.2"]}
-    assert list(model.with_limits([other]).served(scenario, length=6).prices) == [
-        "seller=Small>=0.3"
-    ]
-    assert list(model.with_limits([own]).with_level(0.5).served(scenario, length=6).prices) == [
+    assert list(model.with_limits([other]).rank(scenario, length=6).prices) == ["seller=Small>=0.3"]
+    assert list(model.with_limits([own]).with_level(0.5).rank(scenario, length=6).prices) == [
         "seller=Mega<=0.5"
     ]
 

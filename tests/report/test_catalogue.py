@@ -7,7 +7,7 @@ import pytest
 from fairhorizon.cli.fit import make
 from fairhorizon.cli.options import parse_settings
 from fairhorizon.fcpo.config import PRESETS
-from fairhorizon.methods import AGENTS, MethodError
+from fairhorizon.methods import RECOMMENDERS, MethodError
 from fairhorizon.rankers import RANKERS
 from fairhorizon.report.catalogue import Entry, Kind, SettingEntry, all_methods, describe
 from fairhorizon.rerank import RERANKERS
@@ -25,7 +25,7 @@ def test_every_method_is_listed_once_by_kind() -> None:
     kinds = {kind: [e.name for e in all_methods() if e.kind is kind] for kind in Kind}
     assert kinds[Kind.RANKER] == list(RANKERS)
     assert kinds[Kind.RERANKER] == list(RERANKERS)
-    assert kinds[Kind.AGENT] == list(AGENTS)
+    assert kinds[Kind.AGENT] == list(RECOMMENDERS)
     known = ("fast", "strong", "start", "strong-start", "long", "paper")
     presets = [f"fcpo:{name}" for name in known]
     assert kinds[Kind.PRESET] == [f"fcpo:{name}" for name in PRESETS] == presets

@@ -49,8 +49,23 @@ def _sqlite_does_not_wait_for_the_disk() -> Iterator[None]:
         yield
 
 
-# PostgreSQL is for `make test-all`, but for a few tests marked `essential`.
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
+# What differs by database: transactions, locks, SQL that is written twice. Everything else runs on
+# SQLite, and test_postgresql.py goes once through the whole service on PostgreSQL.
+ON_BOTH = {"store", "budget", "replica", "test_backup_command.py", "test_crashes.py"}
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run tests of a database on both kinds of it, where they can differ."""
+    chosen = [mark.args[0] for mark in metafunc.definition.iter_markers("parametrize")]
+    if "dialect" in metafunc.fixturenames and "dialect" not in chosen:
+        names: list[object] = ["sqlite"]
+        if ON_BOTH & set(metafunc.definition.path.parts):
+            # for `make test-all`, but for a few tests marked `essential`
+            names.append(pytest.param("postgresql", marks=pytest.mark.slow))
+        metafunc.parametrize("dialect", names, indirect=True)
+
+
+@pytest.fixture
 def dialect(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

@@ -109,13 +109,11 @@ def test_a_batch_whose_record_fails_is_not_answered_and_spends_nothing(
     """As if the database went away in the middle of a commit."""
     engine = replicas()
     ask(engine, "c1")
-    recorder = engine.replica._recorder
-    assert recorder is not None
 
     def broken(*_: object) -> None:
         raise ConnectionError("gone")
 
-    monkeypatch.setattr(type(recorder), "_check_alive", broken)
+    monkeypatch.setattr(engine.replica, "_row", broken)  # after everything was charged
     with pytest.raises(ConnectionError):
         ask(engine, "c2")
     monkeypatch.undo()

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from fairhorizon.data.sources import market_of
 from fairhorizon.data.splits import split
+from fairhorizon.data.synthetic import market_of
 from fairhorizon.errors import ConfigError
 from fairhorizon.histories import UserItems
 from fairhorizon.simulation import simulated as module

@@ -13,7 +13,7 @@ import pytest
 import torch
 from polars.testing import assert_frame_equal
 
-from fairhorizon.data.sources import synthetic_market
+from fairhorizon.data.synthetic import synthetic_market
 from fairhorizon.datasets import DataSpec
 from fairhorizon.errors import ConfigError, DataError
 from fairhorizon.evaluation.long_term import LongRun, LongRunSettings
@@ -127,7 +127,7 @@ def test_a_run_is_that_of_the_library_by_hand(long_study: LongStudy) -> None:
     dataset = long_study.study.dataset()
     model = long_study.study.build(Method.parse("ease+quota@0.3"), 1)
     fitted = model.fit(dataset.split)
-    server = fitted.server(round_length=10, retrain_on=dataset.split, seed=1)
+    server = fitted.online(round_length=10, retrain_on=dataset.split, seed=1)
     users = evaluation_scenario(dataset.split, server.queue_length, Protocol.STANDARD)
     exposure = Exposure(dataset.split.train.item_counts())
     run = LongRun(server, users, exposure, SETTINGS)

@@ -20,7 +20,7 @@ from fairhorizon.errors import ConfigError, DataError
 from fairhorizon.evaluation.short_term import validation_ndcg
 from fairhorizon.histories import UserItems
 from fairhorizon.limits.groups import popular_group
-from fairhorizon.methods import AGENTS, Method, MethodError, build
+from fairhorizon.methods import RECOMMENDERS, Method, MethodError, build
 from fairhorizon.parallel.engine import Work
 from fairhorizon.parallel.processes import Processes
 from fairhorizon.rankers import RANKERS
@@ -125,7 +125,7 @@ def test_the_space_is_read_off_the_settings() -> None:
     }
 
 
-@pytest.mark.parametrize("method", [*RANKERS, *AGENTS, "fcpo:paper"])
+@pytest.mark.parametrize("method", [*RANKERS, *RECOMMENDERS, "fcpo:paper"])
 def test_every_space_of_ours_can_be_proposed_and_holds_the_defaults(method: str) -> None:
     model = build(Method.parse(method), {}, 0)
     space = search_space(model, {})

@@ -1,7 +1,8 @@
 """fairhorizon data, init and methods: what there is to work with, before anything is fitted."""
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,6 +11,9 @@ from fairhorizon.cli.config import Config
 from fairhorizon.errors import ConfigError
 from fairhorizon.files import check_file, is_stream
 from fairhorizon.vocabulary import Cut, ExampleKind, LogFormat
+
+if TYPE_CHECKING:
+    from fairhorizon.data.interactions import Interactions
 
 data_commands = typer.Typer(help="Show a data set, write its split or an example.")
 
@@ -33,8 +37,7 @@ def info(
     """Print the number of users, items and interactions, and what kind of log it is."""
     from rich.console import Console
 
-    from fairhorizon.data.kinds import kind_notes, with_coordinates
-    from fairhorizon.data.sources import is_named, item_columns, load
+    from fairhorizon.data.loading import is_named, item_columns, load
     from fairhorizon.data.splits import statistics, tied_share, ties_note
     from fairhorizon.report.tables import statistics_table
 
@@ -45,10 +48,52 @@ def info(
     Console().print(statistics_table(log.name, statistics(log)))
     if share := tied_share(log):
         typer.echo(f"{ties_note(share)}.")
-    for note in kind_notes(log, session=reading.get("session"), area_km=area_km):
+    for note in kind_notes(log, reading.get("session"), area_km):
         typer.echo(note)
     if is_named(source) and (columns := item_columns(source)):
         typer.echo(f"Columns of its items: {', '.join(columns)}.")
+
+
+def with_coordinates(log: "Interactions") -> "Interactions":
+    """The log with latitude and longitude as attributes, if columns are called so."""
+    from fairhorizon.data.columns import Origin
+    from fairhorizon.data.frames import warn_of_missing_attribute
+    from fairhorizon.data.locations import coordinates_among
+
+    columns = coordinates_among(log.further) or ()
+    for column in columns:
+        warn_of_missing_attribute(log.further[column], column, Origin(log.name))
+    return replace(log, attributes={**log.attributes, **{c: log.further[c] for c in columns}})
+
+
+def kind_notes(log: "Interactions", session: str | int | None, area_km: float) -> list[str]:
+    """What kind of log it is, in sentences; none of a plain log."""
+    import numpy as np
+
+    from fairhorizon.data.frames import counted
+    from fairhorizon.data.locations import Locations, coordinates_among
+
+    notes = []
+    if log.parts is not None:
+        parts = counted(log.parts.read + log.parts.kept, "part", "parts")
+        notes.append(f"{parts}: {log.parts.read:,} read, {log.parts.kept:,} from the cache.")
+    if session is not None:
+        notes.append(f"Users are sessions, of column {session}: the next one is a new user.")
+    totals = log.total_weights()
+    if totals is not None:
+        repeats = 0 if log.repeated is None else len(log.repeated.users)
+        again = counted(repeats, "row repeats another", "rows repeat others")
+        adding = f"; {again}, and their weights add up" if repeats else ""
+        typical = f"{np.median(totals):.6g} at the median of a user and item"
+        notes.append(f"Weights: {totals.sum():,.10g} in all, {typical}{adding}.")
+    if coordinates_among(log.attributes) is not None:
+        locations = Locations.of(log.attributes, log.name)
+        areas = [area for area in locations.areas(area_km) if area]
+        notes.append(
+            f"Coordinates: of {len(areas):,} of {log.n_items:,} items, in {len(set(areas)):,} areas"
+            f" of {area_km:g} km."
+        )
+    return notes
 
 
 @data_commands.command()
@@ -71,7 +116,7 @@ def split(
     _config: Config = None,
 ) -> None:
     """Write train.csv, validation.csv and test.csv with the original ids."""
-    from fairhorizon.data.writing import write_split
+    from fairhorizon.data.log_files import write_split
 
     reading = options.reader(
         user, item, rating, timestamp, weight, session, header, separator, encoding
@@ -99,7 +144,7 @@ def example(
     shop: orders with quantities, products bought again. checkins: venues with
     latitude and longitude. sessions: views without users, with seconds spent.
     """
-    from fairhorizon.data.kinds import EXAMPLES
+    from fairhorizon.data.example_logs import EXAMPLES
     from fairhorizon.files import write_atomically
 
     frame = EXAMPLES[kind.value](seed)
@@ -130,8 +175,9 @@ def generate(
     synthetic-large is drawn in time linear in its rows, for logs of millions:
     synthetic-large:users=100000,items=100000,interactions=10000000,seed=1
     """
-    from fairhorizon.data.sources import is_synthetic, load
-    from fairhorizon.data.writing import write_log, write_parts
+    from fairhorizon.data.loading import load
+    from fairhorizon.data.log_files import write_log, write_parts
+    from fairhorizon.data.synthetic import is_synthetic
 
     if not is_synthetic(source):
         raise typer.BadParameter(f"{source!r} is no synthetic set", param_hint="SOURCE")

@@ -322,8 +322,8 @@ def served_here(
 ) -> "RankedLists":
     """The lists, with what is known of their items."""
     if one_by_one:
-        return model.served_one_by_one(scenario, k, model.request_guard(k))
-    return model.served(scenario, length=k, seed=seed)
+        return model.rank_one_by_one(scenario, k, model.request_guard(k))
+    return model.rank(scenario, length=k, seed=seed)
 
 
 def write(

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from fairhorizon.data.readers import ReaderOptions
+    from fairhorizon.data.log_files import ReaderOptions
     from fairhorizon.data.splits import Split, Ties
     from fairhorizon.datasets import DataSpec
     from fairhorizon.parallel.engine import TaskEngine
@@ -385,7 +385,7 @@ def reader(
         "user": column(user),
         "item": column(item),
         "rating": column(rating),
-        "timestamp": column(timestamp),
+        "time": column(timestamp),
         "weight": column(weight),
         "session": column(session),
         "header": header,
@@ -426,12 +426,13 @@ def data_spec(
 
     group: from `limited_group`; without it the most popular items are limited.
     """
-    from fairhorizon.data.sources import is_named
+    from fairhorizon.data.loading import is_named
     from fairhorizon.datasets import DataSpec
 
     is_file = not is_named(source) and Path(source).exists()
     source = str(Path(source).resolve()) if is_file else source
     fields: dict[str, Any] = {**reading, **(group or {})}
+    fields["timestamp"] = fields.pop("time", None)
     return DataSpec(source=source, cut=cut.value, ties=ties, **fields)
 
 

@@ -23,11 +23,17 @@ class Origin:
     file: str | Path | None = None
     first_line: int | None = None  # line of row 0, when every row is one line
     lines: NDArray[np.int64] | None = None  # line of each row, otherwise
+    rows: NDArray[np.int64] | None = None  # which rows these are, where some were left out
+
+    def of_rows(self, rows: NDArray[np.int64]) -> "Origin":
+        """The origin of some of the rows alone."""
+        return Origin(self.file, self.first_line, self.lines, rows)
 
     def fail(self, fault: str, row: int | None = None, remedy: str = "") -> NoReturn:
         """Raise a DataError with the file and the line, or the row where there are no lines."""
         line = None
         if row is not None:
+            row = row if self.rows is None else int(self.rows[row])
             if self.lines is not None:
                 line = int(self.lines[row])
             elif self.first_line is not None:
@@ -38,6 +44,16 @@ class Origin:
 
 
 Column = NDArray[Any] | pl.Series
+
+
+def is_there(column: Column) -> NDArray[np.bool_]:
+    """(n,) which cells have a value: neither null nor NaN nor empty text."""
+    if isinstance(column, pl.Series):
+        return (column.is_not_null() & (column != "")).fill_null(value=False).to_numpy()
+    if column.dtype.kind == "O":
+        return np.array([not is_missing(cell) for cell in column.tolist()], dtype=np.bool_)
+    # NaN and NaT are not equal to themselves
+    return np.asarray(column != "" if column.dtype.kind == "U" else column == column)
 
 
 def as_column(values: ArrayLike | pl.Series) -> Column:

@@ -3,6 +3,7 @@
 A shop with quantities and repeated purchases, check-ins with coordinates, sessions without users.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -184,3 +185,10 @@ def sellers(items: int, rng: np.random.Generator) -> NDArray[np.object_]:
     """(items,) "big" has half of the items; ten small ones, s0 to s9, share the others."""
     codes = rng.integers(0, 20, items)
     return np.array(["big" if code > 9 else f"s{code}" for code in codes], dtype=object)
+
+
+EXAMPLES: dict[str, Callable[..., pl.DataFrame]] = {
+    "shop": lambda seed: shop(seed=seed).frame,
+    "checkins": lambda seed: checkins(seed=seed).frame,
+    "sessions": lambda seed: sessions(seed=seed).frame,
+}

@@ -1,4 +1,4 @@
-"""A log from parallel columns or from a pandas or polars frame."""
+"""A log from parallel columns or from a pandas or polars frame: checked, encoded, merged."""
 
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,6 +15,7 @@ from fairhorizon.data.columns import (
     as_column,
     encoded,
     id_array,
+    is_there,
     places,
     refuse_zeros,
     to_ratings,
@@ -29,7 +30,7 @@ from fairhorizon.data.interactions import (
     repeated_rows,
 )
 from fairhorizon.data.items import Cells, ItemColumns
-from fairhorizon.errors import ConfigError
+from fairhorizon.errors import ConfigError, DataError
 
 Codes = NDArray[Any]  # (n,) integers; int64, or as short as they were stored
 
@@ -51,6 +52,7 @@ class Rows:
         cls, columns: Mapping[str, Column], labels: Mapping[str, str], origin: Origin
     ) -> "Rows":
         """Of raw columns by role; `labels` are what messages call them."""
+        refuse_incomplete(columns, labels, origin)
         user_ids, users = encoded(columns["user"], labels["user"], origin)
         item_ids, items = encoded(columns["item"], labels["item"], origin)
         convert = {"rating": to_ratings, "timestamp": to_times, "weight": to_weights}
@@ -95,6 +97,65 @@ def _renumbered(parts: Sequence[tuple[pl.Series, Codes]]) -> tuple[pl.Series, Co
     known = pl.concat(every).unique().sort()
     codes = [places(ids, known)[old] for ids, (_, old) in zip(every, parts, strict=True)]
     return known, np.concatenate(codes)
+
+
+NEEDED = ("user", "item", "timestamp", "weight")  # a missing rating is no fault
+
+
+def complete_rows(columns: Mapping[str, Column]) -> NDArray[np.bool_]:
+    """(n,) which rows have all cells that a row needs; `columns` by role."""
+    complete = np.ones(len(columns["user"]), dtype=np.bool_)
+    for role in NEEDED:
+        if role in columns:
+            complete &= is_there(columns[role])
+    return complete
+
+
+def refuse_incomplete(
+    columns: Mapping[str, Column], labels: Mapping[str, str], origin: Origin
+) -> None:
+    """Refuse columns with a missing cell: where the first one is, and how many rows have one."""
+    complete = complete_rows(columns)
+    if complete.all():
+        return
+    row, incomplete = int(complete.argmin()), int((~complete).sum())
+    role = next(one for one in NEEDED if one in columns and not is_there(columns[one])[row])
+    cells = counted(incomplete, "row has an empty cell", "rows have an empty cell")
+    origin.fail(
+        f"{labels[role]} is missing; {cells} of {len(complete):,}",
+        row,
+        "fill them, or leave these rows out: --drop-incomplete, drop_incomplete=True in Python",
+    )
+
+
+def only_complete(frame: Any, labels: Mapping[str, str], origin: Origin) -> tuple[Any, Origin, int]:
+    """The rows of a frame that have all cells they need, and how many were left out.
+
+    labels: the columns by role.
+    """
+    needed = {role: name for role, name in labels.items() if role in NEEDED}
+    complete = complete_rows(role_columns(frame, needed))
+    left_out = int((~complete).sum())
+    if not left_out:
+        return frame, origin, 0
+    if left_out == len(complete):
+        origin.fail("every row has an empty cell", remedy="name other columns, or fill the cells")
+    kept = frame[complete] if _is_pandas(frame) else frame.filter(complete)
+    return kept, origin.of_rows(np.flatnonzero(complete)), left_out
+
+
+def warn_of_rows_left_out(left_out: int, rows: int, origin: Origin) -> None:
+    """Say how many rows were left out, if any.
+
+    rows: those that are left.
+    """
+    if left_out:
+        warnings.warn(
+            f"{origin.file or 'the frame'}: {counted(left_out, 'row', 'rows')} of "
+            f"{left_out + rows:,} left out: the user, the item, the time or the weight is missing",
+            MissingValuesWarning,
+            stacklevel=STACK,
+        )
 
 
 Repeats = Literal["first", "last"]
@@ -212,6 +273,37 @@ def _last_times(
     return kept
 
 
+def as_frame(source: Any) -> Any:
+    """A frame with named columns: polars and pandas as they are, Arrow as polars."""
+    if isinstance(source, pl.LazyFrame):
+        return source.collect()
+    if isinstance(source, pl.DataFrame) or _is_pandas(source):
+        return source
+    try:
+        return pl.DataFrame(source)
+    except (TypeError, ValueError, pl.exceptions.PolarsError):
+        raise DataError(
+            f"a {type(source).__name__} is no log",
+            remedy="give a pandas or polars frame, an Arrow table, a path or the name of a set",
+        ) from None
+
+
+def _is_pandas(frame: Any) -> bool:
+    return type(frame).__module__.split(".")[0] == "pandas"
+
+
+def in_polars(frame: Any) -> pl.DataFrame:
+    """A pandas frame column by column; what is missing there is null here."""
+    if isinstance(frame, pl.DataFrame):
+        return frame
+    cells = {str(name): frame[name].to_numpy(dtype=object).tolist() for name in frame.columns}
+    missing = {
+        name: [None if one is None or one != one else one for one in column]
+        for name, column in cells.items()
+    }
+    return pl.DataFrame(missing, strict=False)
+
+
 class _FurtherColumns(Mapping[str, Column]):
     """Columns of a frame, converted when they are asked for."""
 
@@ -241,6 +333,7 @@ def from_frame(
     attributes: Iterable[str] = (),
     name: str = "",
     repeats: Repeats = "first",
+    drop_incomplete: bool = False,
     origin: Origin | None = None,
 ) -> Interactions:
     """A log from a pandas or polars frame with a row per interaction.
@@ -256,6 +349,8 @@ def from_frame(
         group.
     name: what results call the log.
     repeats: which row of a repeated (user, item) pair is kept, in time order.
+    drop_incomplete: leave out rows without a user, an item, a time or a weight; a warning counts
+        them. Without it they are an error.
     origin: where the frame comes from, for error messages.
     """
     origin, attributes = origin or Origin(), tuple(attributes)
@@ -266,6 +361,9 @@ def from_frame(
     labels = {"user": user, "item": item, "rating": rating, "timestamp": timestamp}
     labels["weight"] = weight
     named = {role: column for role, column in labels.items() if column is not None}
+    if drop_incomplete:
+        frame, origin, left_out = only_complete(frame, named, origin)
+        warn_of_rows_left_out(left_out, len(frame), origin)
     columns = role_columns(frame, named)
     others = [name for name in known if name not in (*named.values(), *attributes)]
     log = from_arrays(

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from fairhorizon.data.columns import Column, Origin, as_column, encode, is_missing
+from fairhorizon.data.columns import Column, Origin, as_column, encode, is_there
 from fairhorizon.data.interactions import Interactions
 from fairhorizon.errors import DataError, NoColumnError
 
@@ -27,12 +27,30 @@ class ItemColumns(Mapping[str, Cells]):
     rows: Mapping[str, Column]  # (n,) each
     codes: NDArray[np.int64]  # (n,) the item of each row
     n_items: int
+    one_value: Origin | None = None  # of a table whose items have one value each, else refused
     _known: dict[str, Cells] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> Cells:
         if name not in self._known:
-            self._known[name] = per_item(self.rows[name], self.codes, self.n_items)
+            cells = per_item(self.rows[name], self.codes, self.n_items)
+            if self.one_value is not None and len(self.codes) > self.n_items:
+                self._refuse_two_values(name, cells, self.one_value)
+            self._known[name] = cells
         return self._known[name]
+
+    def _refuse_two_values(self, name: str, cells: Cells, origin: Origin) -> None:
+        column = self.rows[name]
+        rows = np.flatnonzero(is_there(column))
+        texts = [str(cell) for cell in _cells(column, rows)]
+        for row, text in zip(rows.tolist(), texts, strict=True):
+            if text != (first := cells[self.codes[row]]):
+                origin.fail(
+                    f"the item of this row has the {name} {first!r} in an earlier one, and here "
+                    f"{text!r}",
+                    row,
+                    "give one row per item; several values of one item go in one cell, as in "
+                    "Drama|War",
+                )
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.rows)
@@ -50,14 +68,15 @@ class ItemTable:
     file: str | Path | None = None
 
     @classmethod
-    def from_frame(
-        cls, frame: pl.DataFrame, item: str, file: str | Path | None = None
-    ) -> "ItemTable":
-        """From a frame with a column of item ids."""
-        ids, codes = encode(as_column(frame[item]), item, Origin(file))
+    def from_frame(cls, frame: pl.DataFrame, item: str, origin: Origin) -> "ItemTable":
+        """From a frame with a column of item ids.
+
+        origin: where the frame comes from, for messages.
+        """
+        ids, codes = encode(as_column(frame[item]), item, origin)
         others = [name for name in frame.columns if name != item]
         rows = {name: as_column(frame[name]) for name in others}
-        return cls(ids, ItemColumns(rows, codes, len(ids)), file)
+        return cls(ids, ItemColumns(rows, codes, len(ids), one_value=origin), origin.file)
 
     @cached_property
     def _rows(self) -> dict[str, int]:
@@ -66,7 +85,8 @@ class ItemTable:
     def attribute(self, name: str, ids: Sequence[Any], *, complete: bool = True) -> Cells:
         """(n,) the attribute of these items; every one needs a row, if the table is complete."""
         if name not in self.columns:
-            raise NoColumnError(name, tuple(self.columns), file=self.file, remedy="name another")
+            remedy = f"the columns are {', '.join(map(repr, self.columns))}"
+            raise NoColumnError(name, tuple(self.columns), file=self.file, remedy=remedy)
         cells, rows = self.columns[name], self._rows
         if not complete:
             found = [cells[rows[key]] if (key := str(one)) in rows else "" for one in ids]
@@ -111,22 +131,13 @@ def log_attribute(log: Interactions, column: str) -> Cells:
 
 def per_item(column: Column, items: NDArray[np.int64], n_items: int) -> Cells:
     """(n_items,) the value of each item in its first row that has one, as text; "" if none has."""
-    rows = np.flatnonzero(_is_there(column))
+    rows = np.flatnonzero(is_there(column))
     first = np.full(n_items, -1)
     first[items[rows[::-1]]] = rows[::-1]  # of several rows the last that is set stays
     known = np.flatnonzero(first >= 0)
     cells = np.full(n_items, "", dtype=object)
     cells[known] = [str(cell) for cell in _cells(column, first[known])]
     return cells
-
-
-def _is_there(column: Column) -> NDArray[np.bool_]:
-    """(n,) which rows have a value."""
-    if isinstance(column, pl.Series):
-        return (column.is_not_null() & (column != "")).fill_null(value=False).to_numpy()
-    if column.dtype.kind == "O":
-        return np.array([not is_missing(cell) for cell in column.tolist()], dtype=np.bool_)
-    return np.asarray(column != "" if column.dtype.kind == "U" else column == column)
 
 
 def _cells(column: Column, rows: NDArray[np.int64]) -> Iterable[Any]:

@@ -1,5 +1,6 @@
 """One way in: a log, a table of items, or the ids of users, from a frame, a file or a named set."""
 
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,12 +11,27 @@ import polars as pl
 from numpy.typing import NDArray
 
 from fairhorizon.data.columns import Origin
-from fairhorizon.data.frames import Repeats, from_frame
+from fairhorizon.data.frames import Repeats, as_frame, from_frame, in_polars
 from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.items import ItemTable
-from fairhorizon.data.readers import Columns, ReaderOptions, is_usual_name, who_is_served
-from fairhorizon.data.sources import load as load_source
-from fairhorizon.data.tables import UTF_8, Table, read_table
+from fairhorizon.data.log_files import ReaderOptions, read_file, read_folder, who_is_served
+from fairhorizon.data.named_sets import (
+    COLUMNS,
+    NAMED,
+    NamedColumns,
+    attributes_of,
+    cache_folder,
+    fetch,
+)
+from fairhorizon.data.synthetic import GENERATORS, LARGE, drawn_log, is_synthetic, market_of
+from fairhorizon.data.tables import (
+    UTF_8,
+    Table,
+    is_usual_name,
+    item_column,
+    log_columns,
+    read_table,
+)
 from fairhorizon.errors import DataError
 
 
@@ -31,6 +47,7 @@ def load(
     attributes: Iterable[str | int] = (),
     name: str = "",
     repeats: Repeats = "first",
+    drop_incomplete: bool = False,
     header: bool | None = None,
     separator: str | None = None,
     encoding: str = UTF_8,
@@ -49,31 +66,45 @@ def load(
         repeated rows add up. "rows": how often the user took the item. None: every row counts once.
     session: the column of the session, which is read as the user.
     attributes: columns that describe items and that have to be there. Other columns are found by
-        their names when a limit asks for them.
+        their names when a limit asks for them. Those of a MovieLens set are title, year and genre.
     name: what results call the log; empty: that of the file or set.
     repeats: which row of a repeated (user, item) pair is kept, "first" or "last" in time order.
-    header, separator, encoding: of a text file; None: detected.
+    drop_incomplete: leave out rows without a user, an item, a time or a weight; a warning counts
+        them. Without it they are an error.
+    header, separator, encoding: of a text file; None: detected. Without `header` the first line is
+        one unless it holds a number.
     cache_dir: where named sets are kept, and what was read of the files of a folder; None:
         FAIRHORIZON_CACHE, else ~/.cache/fairhorizon.
 
     Returns the log; `fit` takes it, and `split` divides it for a study.
     """
     how: ReaderOptions = {
-        **{"user": user, "item": item, "rating": rating, "timestamp": time},
-        **{"weight": weight, "session": session, "attributes": attributes, "repeats": repeats},
+        **{"user": user, "item": item, "rating": rating, "time": time, "weight": weight},
+        **{"session": session, "attributes": attributes, "repeats": repeats},
+        "drop_incomplete": drop_incomplete,
     }
     if not isinstance(source, str | Path):
-        return _of_frame(as_frame(source), how, name)
+        return _log_of_frame(as_frame(source), how, name)
     how |= {"header": header, "separator": separator, "encoding": encoding}
-    log = load_source(source, cache_dir=cache_dir, **how)
+    if isinstance(source, str) and is_named(source):
+        log = _named_log(source, cache_folder(cache_dir), how)
+    elif isinstance(source, str) and not Path(source).exists():
+        raise DataError(
+            f"{source!r} is neither a file nor a named data set",
+            remedy=f"the named sets are {', '.join([*NAMED, *GENERATORS, *LARGE])}",
+        )
+    elif Path(source).is_dir():
+        log = read_folder(source, store=_part_store(cache_dir), **how)
+    else:
+        log = read_file(source, **how)
     return replace(log, name=name) if name else log
 
 
-def _of_frame(frame: Any, how: ReaderOptions, name: str) -> Interactions:
+def _log_of_frame(frame: Any, how: ReaderOptions, name: str) -> Interactions:
     names = [str(one) for one in frame.columns]
     table = Table(pl.DataFrame({one: [] for one in names}), Origin(), header=True)
     served = who_is_served(how["user"], how["session"])
-    found = Columns(served, how["item"], how["rating"], how["timestamp"]).find(table)
+    found = log_columns(table, served, how["item"], how["rating"], how["time"])
     weight = how["weight"]
     return from_frame(
         frame,
@@ -85,54 +116,52 @@ def _of_frame(frame: Any, how: ReaderOptions, name: str) -> Interactions:
         attributes=[names[one] if isinstance(one, int) else one for one in how["attributes"]],
         name=name,
         repeats=how["repeats"],
+        drop_incomplete=how["drop_incomplete"],
     )
+
+
+def _named_log(source: str, cache: Path, how: ReaderOptions) -> Interactions:
+    """The log of a named set; those that are drawn need no options."""
+    if is_synthetic(source):
+        return replace(drawn_log(source), name=source)
+    wanted = how.pop("attributes", ())
+    log = read_file(fetch(NAMED[source], cache), **how)
+    described = attributes_of(source, cache, log, wanted)
+    further = NamedColumns(source, cache, log)
+    return replace(log, name=source, attributes=described, further=further)
+
+
+def _part_store(cache_dir: str | Path | None) -> Path | None:
+    """Where what was read of parts is kept; nowhere if FAIRHORIZON_NO_CACHE is set."""
+    return None if os.environ.get("FAIRHORIZON_NO_CACHE") else cache_folder(cache_dir) / "parts"
+
+
+def is_named(source: str) -> bool:
+    """Whether a `source` as in `load` is the name of a set, whatever files there are."""
+    return source in NAMED or is_synthetic(source)
+
+
+def item_columns(source: str) -> tuple[str, ...]:
+    """The columns that describe the items of a named set; nothing is downloaded."""
+    if source in NAMED:
+        return COLUMNS
+    market = market_of(source)
+    return () if market is None else tuple(market.interactions.attributes)
 
 
 def load_items(source: Any, *, item: str | int | None = None, encoding: str = UTF_8) -> ItemTable:
     """A table of items, from a frame or a file with a row per item.
 
-    item: the column of the item id; None: found by its usual name.
+    item: what the log calls the item, if the table may do so too; else the column is found by its
+        usual name.
     encoding: of a text file.
     """
     if isinstance(source, str | Path):
         names = [item] if isinstance(item, str) and not item.isdecimal() else []
         table = read_table(source, names=names, encoding=encoding)
-        file: str | Path | None = source
     else:
-        table, file = Table(in_polars(as_frame(source)), Origin(), header=True), None
-    if item is not None and isinstance(item, str) and item not in table.frame.columns:
-        item = None
-    if item is None and not table.header:
-        item = 0
-    column = Columns(user=0, item=item).find(table)["item"]
-    return ItemTable.from_frame(table.frame, str(column), file)
-
-
-def as_frame(source: Any) -> Any:
-    """A frame with named columns: polars and pandas as they are, Arrow as polars."""
-    if isinstance(source, pl.LazyFrame):
-        return source.collect()
-    if isinstance(source, pl.DataFrame) or type(source).__module__.split(".")[0] == "pandas":
-        return source
-    try:
-        return pl.DataFrame(source)
-    except (TypeError, ValueError, pl.exceptions.PolarsError):
-        raise DataError(
-            f"a {type(source).__name__} is no log",
-            remedy="give a pandas or polars frame, an Arrow table, a path or the name of a set",
-        ) from None
-
-
-def in_polars(frame: Any) -> pl.DataFrame:
-    """A pandas frame column by column; what is missing there is null here."""
-    if isinstance(frame, pl.DataFrame):
-        return frame
-    cells = {str(name): frame[name].to_numpy(dtype=object).tolist() for name in frame.columns}
-    missing = {
-        name: [None if one is None or one != one else one for one in column]
-        for name, column in cells.items()
-    }
-    return pl.DataFrame(missing, strict=False)
+        table = Table(in_polars(as_frame(source)), Origin(), header=True)
+    return ItemTable.from_frame(table.frame, item_column(table, item), table.origin)
 
 
 # The users that lists are wanted for: ids that were typed, or a file of them.

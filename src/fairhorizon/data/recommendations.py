@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from fairhorizon.data.columns import as_column, encode, to_numbers, to_times
 from fairhorizon.data.interactions import Interactions
-from fairhorizon.data.readers import find_columns
-from fairhorizon.data.tables import UTF_8, Table, read_table
+from fairhorizon.data.tables import UTF_8, Table, find_columns, read_table
 
 Order = Literal["rank", "time", "time and rank", "place in the file"]
 POSITIONS = {"user": 0, "item": 1}  # of a file without header; a third column is ambiguous

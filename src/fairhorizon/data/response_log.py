@@ -8,10 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairhorizon.data.columns import Origin, as_column, encode, to_numbers, to_times
+from fairhorizon.data.frames import as_frame, in_polars
 from fairhorizon.data.interactions import Interactions
-from fairhorizon.data.loading import as_frame, in_polars
-from fairhorizon.data.readers import POSITIONS, find_columns
-from fairhorizon.data.tables import Table, read_table
+from fairhorizon.data.tables import Table, log_columns, read_table
 from fairhorizon.errors import ConfigError, DataError
 
 LIKED = "liked"
@@ -88,8 +87,7 @@ def load_responses(source: Any, log: Interactions) -> ResponseLog:
         table = read_table(source, names=[LIKED])
     else:
         table = Table(in_polars(as_frame(source)), Origin(), header=True)
-    wanted = {"user": None, "item": None, "timestamp": None}
-    found = find_columns(table, wanted, POSITIONS)
+    found = log_columns(table)
     frame, origin = table.frame, table.origin
     there = ", ".join(map(repr, frame.columns))
     if LIKED not in frame.columns:

@@ -6,13 +6,18 @@ rows at one time, bought again and again, sorted by item within a basket) and `t
 and go).
 """
 
+import inspect
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fairhorizon.data.interactions import Interactions
+from fairhorizon.data.large import large_log
 from fairhorizon.errors import ConfigError
 
 CELLS = 4_000_000  # user-item cells held at once
@@ -290,3 +295,68 @@ def _draw(
     best = np.take_along_axis(best, np.argsort(-np.take_along_axis(keys, best, 1), axis=1), 1)
     row, rank = np.nonzero(np.arange(most) < sizes[:, None])
     return row, best[row, rank]
+
+
+# By name, as a source of `load`: synthetic:users=200,seed=1
+
+
+SYNTHETIC = "synthetic"
+GENERATORS: dict[str, Callable[..., SyntheticMarket]] = {
+    SYNTHETIC: synthetic,
+    "synthetic-sparse": sparse,
+    "synthetic-baskets": baskets,
+    "synthetic-trends": trends,
+}
+LARGE: dict[str, Callable[..., Interactions]] = {"synthetic-large": large_log}  # no truth beside it
+
+
+def is_synthetic(source: str) -> bool:
+    """Whether a `source` as in `load` is drawn by a generator."""
+    return _kind(source) in GENERATORS or _kind(source) in LARGE
+
+
+def market_of(source: str | Path) -> SyntheticMarket | None:
+    """The market of a `source` as in `load`; None unless it is a generator with a truth."""
+    if isinstance(source, str) and _kind(source) in GENERATORS:
+        return synthetic_market(source)
+    return None
+
+
+def synthetic_market(source: str = SYNTHETIC) -> SyntheticMarket:
+    """A synthetic market: its log in `interactions`, and the truth it was drawn from.
+
+    source: "synthetic", or the name of another generator, or "synthetic:key=value,..."; the keys
+        are the parameters of the generator (see `fairhorizon.data.synthetic`).
+    """
+    generator = GENERATORS[_kind(source)]
+    return generator(**_chosen(source, generator))
+
+
+def _kind(source: str) -> str:
+    return source.partition(":")[0]
+
+
+def _chosen(source: str, generator: Callable[..., object]) -> dict[str, Any]:
+    """The parameters of a generator that a source sets."""
+    parameters = inspect.signature(generator).parameters
+    defaults = {name: parameter.default for name, parameter in parameters.items()}
+    chosen: dict[str, Any] = {}
+    for setting in filter(None, source.partition(":")[2].split(",")):
+        key, _, value = setting.partition("=")
+        if key not in defaults:
+            raise ConfigError(
+                f"{source}: unknown setting {key!r} (there are {', '.join(defaults)})"
+            )
+        try:
+            chosen[key] = type(defaults[key])(value)
+        except ValueError:
+            raise ConfigError(f"{source}: {key} {value!r} is not a number") from None
+    return chosen
+
+
+def drawn_log(source: str) -> Interactions:
+    """The log of a `source` that `is_synthetic`."""
+    kind = _kind(source)
+    if kind in LARGE:
+        return LARGE[kind](**_chosen(source, LARGE[kind]))
+    return synthetic_market(source).interactions

@@ -1,4 +1,7 @@
-"""A text, Parquet or JSON lines file as a frame of columns, with the line number of each row."""
+"""A text, Parquet or JSON lines file as a frame of columns, and which column holds what.
+
+Every row knows its line in the file, so that errors can name it.
+"""
 
 import codecs
 import csv
@@ -8,8 +11,8 @@ import json
 import re
 import zipfile
 import zlib
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -18,7 +21,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from fairhorizon.data.columns import Origin
-from fairhorizon.errors import DataError
+from fairhorizon.errors import DataError, NoColumnError
 
 # The content of a file: its bytes, unpacked from gzip or zip, and its text in any encoding.
 
@@ -130,6 +133,7 @@ class ParquetColumns:
     path: Path
     columns: list[str]
     rows: int
+    kept: NDArray[np.bool_] | None = None  # which rows of the file these are; None: all
 
     @classmethod
     def from_file(cls, path: Path) -> "ParquetColumns | None":
@@ -160,7 +164,12 @@ class ParquetColumns:
         if not isinstance(name, str):
             return self
         scan = pl.scan_parquet(self.path, glob=False)
-        return _checked(self.path, lambda: scan.select(pl.col(name)).collect().to_series())
+        column = _checked(self.path, lambda: scan.select(pl.col(name)).collect().to_series())
+        return column if self.kept is None else column.filter(self.kept)
+
+    def filter(self, kept: NDArray[np.bool_]) -> "ParquetColumns":
+        """With some of the rows alone."""
+        return replace(self, rows=int(kept.sum()), kept=kept)
 
 
 def parquet_frame(path: Path, raw: bytes) -> pl.DataFrame:
@@ -409,3 +418,145 @@ def _named(cells: list[str], path: Path) -> list[str]:
                 f"two columns are called {name!r}", file=path, line=1, remedy="rename one of them"
             )
     return names
+
+
+# Which column holds what: given, or found by its usual name.
+
+
+# Compared in lower case without "_", "-" and blanks.
+USUAL_NAMES = {
+    "user": (
+        *("user", "userid", "uid", "customer", "customerid", "visitorid", "sessionid"),
+        *("buyer", "buyerid", "client", "clientid", "member", "memberid", "accountid"),
+    ),
+    "item": (
+        "item",
+        "itemid",
+        "iid",
+        "movieid",
+        "movie",
+        "productid",
+        "product",
+        "asin",
+        "trackid",
+        *("sku", "article", "articleid", "listingid", "songid", "bookid", "stockcode"),
+    ),
+    "rating": ("rating", "ratings", "score", "stars"),
+    "timestamp": (
+        *("timestamp", "time", "ts", "unixtime", "datetime", "date", "eventtime"),
+        *("createdat", "boughtat", "orderedat", "purchasedat", "orderdate", "invoicedate"),
+    ),
+    "rank": ("rank", "position", "pos", "slot"),
+    "title": ("title", "name", "movietitle", "itemname", "producttitle", "productname"),
+}
+POSITIONS = {"user": 0, "item": 1, "rating": 2, "timestamp": 3}  # of a file without header
+
+
+def find_columns(
+    table: Table,
+    wanted: Mapping[str, str | int | None],
+    positions: Mapping[str, int],
+    *,
+    option: str = "",
+) -> dict[str, str | None]:
+    """The column for each role: the wanted one, else by usual name or, without header, position.
+
+    User and item are required; `option` is the prefix of option names in messages.
+    """
+    found = {role: _find(role, name, table, positions.get(role)) for role, name in wanted.items()}
+    for role in ("user", "item"):
+        if found[role] is None:
+            table.origin.fail(
+                f"no column looks like the {role}",
+                remedy=f"the columns are {', '.join(map(repr, table.frame.columns))}: name it with "
+                f"the option `{option}{role}`, or give the `{option}separator` if they are split "
+                "wrongly",
+            )
+    return found
+
+
+def log_columns(
+    table: Table,
+    user: str | int | None = None,
+    item: str | int | None = None,
+    rating: str | int | None = None,
+    time: str | int | None = None,
+) -> dict[str, str | None]:
+    """The column of each role of a log: a name, or a position from 0; None: by its usual name.
+
+    A file without header has its columns in MovieLens order: user, item, rating, timestamp.
+    """
+    wanted = {"user": user, "item": item, "rating": rating, "timestamp": time}
+    found = find_columns(table, wanted, POSITIONS)
+    if found["user"] == found["item"]:
+        line = 1 if table.header else None
+        raise DataError(
+            f"column {found['user']!r} is both the user and the item",
+            file=table.origin.file,
+            line=line,
+            remedy="name two columns with the options `user` and `item`",
+        )
+    return found
+
+
+def item_column(table: Table, item: str | int | None = None) -> str:
+    """The column of the item in a table with a row per item; the first one without a header.
+
+    item: what the log calls it, which the table may do too; None: found by its usual name.
+    """
+    if isinstance(item, str) and table.header and item in table.frame.columns:
+        return item
+    found = _find("item", None if table.header else 0, table, None)
+    if found is None:
+        table.origin.fail(
+            "no column looks like the item",
+            remedy=f"the columns are {', '.join(map(repr, table.frame.columns))}: give the one "
+            "with the item the name that it has in the log",
+        )
+    return found
+
+
+def _find(role: str, wanted: str | int | None, table: Table, position: int | None) -> str | None:
+    columns = table.frame.columns
+    if wanted is not None:
+        return column_named(wanted, table)
+    if not table.header:
+        return columns[position] if position is not None and position < len(columns) else None
+    spelt = {_spelling(column): column for column in reversed(columns)}
+    return next((spelt[name] for name in USUAL_NAMES[role] if name in spelt), None)
+
+
+def column_named(wanted: str | int, table: Table, roles: Collection[str | None] = ()) -> str:
+    """The column that is wanted; `roles` are columns that are used for something else."""
+    columns = table.frame.columns
+    if isinstance(wanted, int) and 0 <= wanted < len(columns):
+        return columns[wanted]
+    if wanted not in columns:
+        others = [column for column in columns if column not in roles]
+        remedy = f"the columns are {', '.join(map(repr, columns))}"
+        raise NoColumnError(wanted, others, file=table.origin.file, remedy=remedy)
+    return str(wanted)
+
+
+def is_usual_name(name: str, role: str) -> bool:
+    """Whether a column of this name is found for the role, such as the user."""
+    return _spelling(name) in USUAL_NAMES[role]
+
+
+def _spelling(name: str) -> str:
+    return name.lower().replace("_", "").replace("-", "").replace(" ", "")
+
+
+def columns_of(path: str | Path, *, encoding: str = UTF_8, **how: Any) -> list[str]:
+    """The names of the columns of a file; none of a file without a header."""
+    lazy = ParquetColumns.from_file(Path(path))
+    if lazy is not None:
+        return lazy.columns
+    table = read_table(path, encoding=encoding, head=True, **how)
+    return table.frame.columns if table.header else []
+
+
+def title_among(columns: Iterable[str]) -> str | None:
+    """The column with the titles of items, by its usual name."""
+    spelt = {_spelling(column): column for column in columns}
+    return next((spelt[name] for name in USUAL_NAMES["title"] if name in spelt), None)

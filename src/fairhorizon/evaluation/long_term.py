@@ -1,7 +1,7 @@
 """The long run: all users are served step after step, and exposure changes the groups.
 
 A step: lists for all users, their feedback, counts, new groups and, where it is due, an update of
-the server. The record covers everything shown since the run began.
+the recommender. The record covers everything shown since the run began.
 """
 
 import time
@@ -69,21 +69,21 @@ class LongRunSettings(Settings):
 
 
 class LongRun:
-    """A server and all users of a user model, step by step, while exposure moves the groups.
+    """A method at work and all users of a user model, step by step, while exposure moves groups.
 
-    server: from `server(limits)` of a fitted model.
+    recommender: from `online(limits)` of a fitted model.
     users: who answers: `evaluation_scenario` for those of the log, or `SimulatedUsers`; with a
-        history of at least `server.queue_length` items.
+        history of at least `recommender.queue_length` items.
     exposure: what was shown before; it is updated with every step.
     settings: without them 400 steps of one item, as in the paper.
-    limits: further ones, whose excess is recorded whether or not the server keeps them.
+    limits: further ones, whose excess is recorded whether or not the recommender keeps them.
     user_groups: (n_users,) bool each; of users who can leave, who is there is recorded by group.
     choosing: (n_users,) bool, users whose likes and presence are for choosing settings only.
     """
 
     def __init__(
         self,
-        server: OnlineRecommender,
+        recommender: OnlineRecommender,
         users: UserModel,
         exposure: Exposure,
         settings: LongRunSettings | None = None,
@@ -91,16 +91,16 @@ class LongRun:
         user_groups: Mapping[str, Tensor] | None = None,
         choosing: Tensor | None = None,
     ) -> None:
-        self.server, self.exposure, self.limits = server, exposure, tuple(limits)
+        self.recommender, self.exposure, self.limits = recommender, exposure, tuple(limits)
         self.settings = settings or LongRunSettings()
         self.state, self.audience = users.begin(torch.arange(users.n_users))
         check_table(*self.state.blocked_sets.shape)
         self.steps = 0  # taken
         known = self.state.queue.shape[1]
-        if known < server.queue_length:
+        if known < recommender.queue_length:
             raise ConfigError(
-                f"the server reads {server.queue_length} items of a user's history, the user "
-                f"model has {known} (begin it with a history of {server.queue_length})"
+                f"the method reads {recommender.queue_length} items of a user's history, the user "
+                f"model has {known} (begin it with a history of {recommender.queue_length})"
             )
         # History and all that was shown; None where that is what is blocked: without repeats.
         self._seen: ItemSets | None = None
@@ -133,7 +133,7 @@ class LongRun:
     def step(self) -> Row:
         """Serve every user once and return the record of the step, shares between 0 and 1.
 
-        docs/long-run.md explains its keys; the server may add some, such as its price.
+        docs/long-run.md explains its keys; the recommender may add some, such as its price.
         """
         settings, exposure = self.settings, self.exposure
         blocked = self.state.blocked_sets
@@ -146,7 +146,7 @@ class LongRun:
         broken = [lists_beyond(one, lists, exposure) for one in self.limits]
         exposure.add(lists)
         start = time.perf_counter()
-        self.server.observe(lists, outcome, exposure)
+        self.recommender.observe(lists, outcome, exposure)
         seconds += time.perf_counter() - start
         self.state = outcome.state
 
@@ -163,7 +163,7 @@ class LongRun:
         if self.steps % settings.relabel_every == 0:
             churn = exposure.relabel()
         if self.steps % settings.update_every == 0:
-            self.server.update()
+            self.recommender.update()
         row: Row = {
             "step": self.steps,
             **accuracy,
@@ -183,10 +183,10 @@ class LongRun:
             f"excess of {one.name}": one.excess(exposure) if share is None else share
             for one, share in zip(self.limits, broken, strict=True)
         }
-        notes = self.server.notes()
+        notes = self.recommender.notes()
         if taken := sorted((row.keys() | excess.keys()) & notes.keys()):
             raise ConfigError(
-                f"the server has a note on {taken[0]!r}, which the record has already (give the "
+                f"the method has a note on {taken[0]!r}, which the record has already (give the "
                 "note another name)"
             )
         return row | notes | excess
@@ -204,7 +204,7 @@ class LongRun:
             "staying": self._staying.tensors(),
             "limit": self._limit.tensors(),
             "audience": self.audience.tensors(),
-            "server": self.server.tensors(),
+            "recommender": self.recommender.tensors(),
         }
         return {
             f"{part}.{name}": tensor.clone(memory_format=torch.contiguous_format)
@@ -213,7 +213,7 @@ class LongRun:
         }
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
-        """Continue from `tensors` of another run of the same server, users and settings."""
+        """Continue from `tensors` of another run of the same recommender, users and settings."""
         parts: dict[str, dict[str, Tensor]] = {}
         for name, tensor in tensors.items():
             part, _, rest = name.partition(".")
@@ -233,7 +233,7 @@ class LongRun:
         self._limit.restore(parts["limit"])
         self.audience.restore(parts.get("audience", {}))
         self.state = replace(self.state, here=self.audience.here)
-        self.server.restore(parts.get("server", {}), self.state)
+        self.recommender.restore(parts.get("recommender", {}), self.state)
 
     def _check(self, stored: dict[str, Tensor]) -> None:
         """That a stored state is of these users and items."""
@@ -242,17 +242,17 @@ class LongRun:
             if stored[name].shape != shape:
                 raise ModelError(
                     f"the stored run has {name} of shape {tuple(stored[name].shape)}, this one "
-                    f"{tuple(shape)}: it belongs to other data or another server (start anew)"
+                    f"{tuple(shape)}: it belongs to other data or another recommender (start anew)"
                 )
 
     def _serve(self, spent: ItemSets) -> tuple[Tensor, Outcome]:
-        lists = self.server.serve(self.state, self.exposure)
+        lists = self.recommender.serve(self.state, self.exposure)
         if self.state.here is not None:  # whoever serves in rounds has lists for all
             lists = lists.masked_fill(~self.state.here[:, None], -1)
         expected = (len(self.state.users), self.settings.list_length)
         if lists.shape != expected:
             raise ConfigError(
-                f"the server gives lists of shape {tuple(lists.shape)}, the run needs {expected} "
+                f"the method gives lists of shape {tuple(lists.shape)}, the run needs {expected} "
                 "(give both the same list_length)"
             )
         return lists, advance(self.state, lists, self.audience, self.exposure.sensitive, spent)

@@ -171,7 +171,7 @@ def evaluate(
     if served is None:
         scenario = _scenario(split, model.queue_length, protocol)
         feedback = mode is Mode.INTERACTIVE
-        served = model.served(scenario, length=max(ks), feedback=feedback, seed=seed)
+        served = model.rank(scenario, length=max(ks), feedback=feedback, seed=seed)
     lists = served.lists
     if sensitive is None:
         sensitive = popular_group(split.train.item_counts())

@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn.utils import parameters_to_vector
 
-from fairhorizon.fcpo.dual import Case, Combination, solve_dual, solve_several
+from fairhorizon.fcpo.dual import Case, Step, solve_dual, solve_several
 
 
 # ---- Conjugate gradients -------------------------------------------------------------------------
@@ -73,14 +75,6 @@ def fisher_product(
 
 
 # ---- Line search ---------------------------------------------------------------------------------
-@dataclass(frozen=True)
-class LineSearch:
-    """The result; `fraction` 0: nothing was acceptable, theta is unchanged."""
-
-    theta: Tensor
-    fraction: float
-
-
 def backtrack(
     theta: Tensor,
     step: Tensor,
@@ -88,18 +82,22 @@ def backtrack(
     *,
     ratio: float,
     attempts: int,
-) -> LineSearch:
-    """Try theta + ratio^j step for j = 0, 1, ... (the repeat loop of the paper's Algorithm 1)."""
+) -> tuple[Tensor, float]:
+    """Try theta + ratio^j step for j = 0, 1, ... (the repeat loop of the paper's Algorithm 1).
+
+    Returns the first acceptable parameters and the fraction of the step that they take; theta
+    itself and 0 where nothing was acceptable.
+    """
     fraction = 1.0
     for _ in range(attempts):
         candidate = theta + fraction * step
         if acceptable(candidate):
-            return LineSearch(candidate, fraction)
+            return candidate, fraction
         fraction *= ratio
-    return LineSearch(theta, 0.0)
+    return theta, 0.0
 
 
-# ---- The update ----------------------------------------------------------------------------------
+# ---- What an update is made of -------------------------------------------------------------------
 class Predicted(NamedTuple):
     """Changes that a candidate policy is predicted to make, by trajectories of the present one."""
 
@@ -108,12 +106,32 @@ class Predicted(NamedTuple):
     kl: Tensor  # () mean KL divergence from the present policy
 
 
+class Fisher(NamedTuple):
+    """M, the Fisher matrix of the policy's distributions in their own parameters."""
+
+    states: Tensor  # (s,) which of the batch's distinct states it is sampled in
+    product: Callable[[Tensor], Tensor]  # M v, for v of the shape of the outputs in these states
+
+
+class Surrogate(NamedTuple):
+    """The surrogates of equation 3 on a batch of trajectories of the present policy.
+
+    evaluate: what a policy with these outputs in the states of the batch is predicted to change.
+    sample: the Fisher matrix on a random sample of at most so many states.
+    """
+
+    evaluate: Callable[[Tensor], Predicted]
+    sample: Callable[[int, torch.Generator], Fisher]
+
+
 @dataclass(frozen=True)
 class TrustRegion:
+    """How far an update may go, and how hard it tries."""
+
     delta: float  # largest mean KL divergence of one step
     iterations: int  # of conjugate gradients
     ratio: float  # beta of the line search
-    attempts: int
+    attempts: int  # of the line search
 
 
 @dataclass(frozen=True)
@@ -121,7 +139,7 @@ class Update:
     """The new parameters and how they were found."""
 
     theta: Tensor
-    case: Case
+    step: Step  # as proposed, before the line search
     fraction: float  # of the proposed step that was taken; 0: none was acceptable
     kl: float
     reward_change: float
@@ -130,20 +148,83 @@ class Update:
     q: float  # g.H⁻¹g
     r: tuple[float, ...]  # g.H⁻¹b of every constraint
     s: tuple[float, ...]  # b.H⁻¹b of every constraint
-    proposal: Combination
     attempts: int  # of the line search
+
+    @property
+    def case(self) -> Case:
+        return self.step.case
 
     @property
     def trust_multiplier(self) -> float | None:
         """lambda = 1 / reward_weight; None where the reward has no part in the step."""
-        weight = self.proposal.reward_weight
+        weight = self.step.reward_weight
         return 1 / weight if weight else None
 
     @property
     def cost_multipliers(self) -> tuple[float, ...]:
         """nu = -cost_weight / reward_weight of every constraint; 0 where there is no lambda."""
-        weight = self.proposal.reward_weight
-        return tuple(-cost / weight if weight else 0.0 for cost in self.proposal.cost_weights)
+        weight = self.step.reward_weight
+        return tuple(-cost / weight if weight else 0.0 for cost in self.step.cost_weights)
+
+
+class FlatActor:
+    """An actor as a function of one flat parameter vector theta."""
+
+    def __init__(self, actor: nn.Module) -> None:
+        self.actor = actor
+        self.shapes = {name: value.shape for name, value in actor.named_parameters()}
+
+    @property
+    def theta(self) -> Tensor:
+        return parameters_to_vector(self.actor.parameters()).detach()
+
+    @torch.no_grad()
+    def adopt(self, theta: Tensor) -> None:
+        # Copied, not made views of theta: where numbers lie in memory decides how some kernels
+        # round, and a resumed training is to round like one that was never interrupted.
+        parameters = list(self.actor.parameters())
+        pieces = theta.split([parameter.numel() for parameter in parameters])
+        for parameter, piece in zip(parameters, pieces, strict=True):
+            parameter.copy_(piece.view_as(parameter))
+
+    def __call__(self, theta: Tensor, *states: Tensor) -> Tensor:
+        pieces = theta.split([shape.numel() for shape in self.shapes.values()])
+        named = zip(self.shapes.items(), pieces, strict=True)
+        parameters = {name: piece.view(shape) for (name, shape), piece in named}
+        outputs: Tensor = functional_call(self.actor, parameters, states)
+        return outputs
+
+
+# ---- The update ----------------------------------------------------------------------------------
+def update_policy(
+    actor: nn.Module,
+    states: tuple[Tensor, ...],
+    surrogate: Surrogate,
+    fisher: Fisher,
+    gaps: Tensor,
+    region: TrustRegion,
+    damping: float,
+) -> Update:
+    """A CPO step on an actor, whose parameters it changes.
+
+    states: the inputs of the actor, a row for each distinct state of the batch.
+    gaps: (constraints,) c = J_C - d, in the units of the surrogate costs.
+    """
+    policy = FlatActor(actor)
+    theta = policy.theta
+    sampled = tuple(part[fisher.states] for part in states)
+    product = fisher_product(
+        lambda candidate: policy(candidate, *sampled), theta, fisher.product, damping=damping
+    )
+    update = constrained_step(
+        theta,
+        lambda candidate: surrogate.evaluate(policy(candidate, *states)),
+        product,
+        gaps,
+        region,
+    )
+    policy.adopt(update.theta)
+    return update
 
 
 def constrained_step(
@@ -155,22 +236,31 @@ def constrained_step(
 ) -> Update:
     """Improve the reward without breaking a cost limit, within the trust region.
 
-    `gaps` holds c = J_C - d of every constraint (equation 4), in the units of the surrogate costs.
+    theta: (parameters,) where the step begins.
+    surrogate: predicted changes of a candidate theta.
+    fisher: v -> Hv at theta.
+    gaps: (constraints,) c = J_C - d of equation 4, in the units of the surrogate costs.
     """
     g, b = gradients(surrogate, theta)
     if len(gaps) != len(b):
         raise ValueError(f"{len(gaps)} gaps were given for {len(b)} surrogate costs")
-    reward_direction = conjugate_gradient(fisher, g, iterations=region.iterations)
-    cost_directions = [conjugate_gradient(fisher, row, iterations=region.iterations) for row in b]
+    Hg = conjugate_gradient(fisher, g, iterations=region.iterations)  # H⁻¹g
+    Hb = [conjugate_gradient(fisher, row, iterations=region.iterations) for row in b]  # H⁻¹b_i
+
     # q = g.H⁻¹g, r_i = g.H⁻¹b_i, S_ij = b_i.H⁻¹b_j  (CPO, theorem 2)
-    q = float(g @ reward_direction)
-    r = torch.stack([g @ direction for direction in cost_directions])
-    S = torch.stack([torch.stack([row @ direction for direction in cost_directions]) for row in b])
-    proposal = propose(q, r, S, gaps, region.delta)
-    step = proposal.reward_weight * reward_direction
-    for weight, direction in zip(proposal.cost_weights, cost_directions, strict=True):
+    q = float(g @ Hg)
+    r = torch.stack([g @ direction for direction in Hb])
+    S = torch.stack([torch.stack([row @ direction for direction in Hb]) for row in b])
+    if len(gaps) == 1:
+        proposed = solve_dual(q, float(r[0]), float(S[0, 0]), float(gaps[0]), region.delta)
+    else:
+        proposed = solve_several(q, r, S, gaps, region.delta)
+    step = proposed.reward_weight * Hg
+    for weight, direction in zip(proposed.cost_weights, Hb, strict=True):
         step = step + weight * direction
 
+    # Lines 17-20: the step is right for the linear and quadratic model of the surrogates; it is
+    # shortened until the surrogates themselves are within the region and the limits.
     predictions: list[Predicted] = []
 
     def acceptable(candidate: Tensor) -> bool:
@@ -185,33 +275,28 @@ def constrained_step(
         improves = bool((gaps > 0).any()) or float(predicted.reward) >= 0
         return in_region and improves and keeps_limits(predicted.costs, gaps)
 
-    search = backtrack(theta, step, acceptable, ratio=region.ratio, attempts=region.attempts)
-    taken = predictions[-1] if search.fraction else None
+    theta, fraction = backtrack(
+        theta, step, acceptable, ratio=region.ratio, attempts=region.attempts
+    )
+    taken = predictions[-1] if fraction else None
     return Update(
-        search.theta,
-        proposal.case,
-        search.fraction,
+        theta,
+        proposed,
+        fraction,
         kl=float(taken.kl) if taken else 0.0,
         reward_change=float(taken.reward) if taken else 0.0,
         cost_changes=tuple(taken.costs.tolist()) if taken else (0.0,) * len(gaps),
         q=q,
         r=tuple(r.tolist()),
         s=tuple(S.diagonal().tolist()),
-        proposal=proposal,
         attempts=len(predictions),
     )
 
 
-def propose(q: float, r: Tensor, S: Tensor, gaps: Tensor, delta: float) -> Combination:
-    """The step of equation 4; for one constraint by its closed form."""
-    if len(gaps) > 1:
-        return solve_several(q, r, S, gaps, delta)
-    direction = solve_dual(q, float(r[0]), float(S[0, 0]), float(gaps[0]), delta)
-    return Combination(direction.case, direction.reward_weight, (direction.cost_weight,))
-
-
 def keeps_limits(changes: Tensor, gaps: Tensor) -> bool:
     """Whether kept limits stay kept, and broken limits taken together get no worse.
+
+    changes: (constraints,) predicted.  gaps: (constraints,) before the step.
 
     A broken limit counts by the share of its gap that is left, squared, as in `solve_several`. So
     a single broken limit must not get worse; one of several may, if others gain more by it.

@@ -30,42 +30,47 @@ class Case(Enum):
 
 
 @dataclass(frozen=True)
-class Direction:
-    """The step x = reward_weight H⁻¹g + cost_weight H⁻¹b."""
+class Step:
+    """The step x = reward_weight H⁻¹g + sum_i cost_weights_i H⁻¹b_i.
+
+    With multipliers lambda (trust region) and nu_i (costs), x = H⁻¹(g - sum_i nu_i b_i) / lambda,
+    so reward_weight = 1/lambda and cost_weights_i = -nu_i/lambda.
+    """
 
     case: Case
     reward_weight: float
-    cost_weight: float
+    cost_weights: tuple[float, ...]
 
 
-def solve_dual(q: float, r: float, s: float, c: float, delta: float) -> Direction:
-    """The exact solution in every case, degenerate ones included.
+def solve_dual(q: float, r: float, s: float, c: float, delta: float) -> Step:
+    """The step under one constraint, exact in every case, degenerate ones included.
 
-    With multipliers lambda (trust region) and nu (cost) the step is x = H⁻¹(g - nu b) / lambda,
-    so reward_weight = 1/lambda and cost_weight = -nu/lambda.
+    q, r, s: as above.  c: cost gap, positive where the limit is broken.  delta: largest KL
+    divergence of the step, x.Hx / 2.
     """
     if delta <= 0:
         raise ValueError(f"the trust region needs delta > 0, not {delta}")
     if s <= 0:  # no cost gradient: no step changes the cost
         if c > 0:
-            return Direction(Case.RECOVER, 0.0, 0.0)
-        return Direction(Case.INSIDE, _longest(q, delta), 0.0)
+            return Step(Case.RECOVER, 0.0, (0.0,))
+        return Step(Case.INSIDE, _longest(q, delta), (0.0,))
 
     # B of theorem 2; below 0: the limit does not cut the trust region.
     slack = 2 * delta - c * c / s
     if slack < 0:
         if c > 0:
-            return Direction(Case.RECOVER, 0.0, -_longest(s, delta))
-        return Direction(Case.INSIDE, _longest(q, delta), 0.0)
+            return Step(Case.RECOVER, 0.0, (-_longest(s, delta),))
+        return Step(Case.INSIDE, _longest(q, delta), (0.0,))
 
     unconstrained = _longest(q, delta)
     if c + unconstrained * r <= 0:
-        return Direction(Case.INACTIVE, unconstrained, 0.0)
+        return Step(Case.INACTIVE, unconstrained, (0.0,))
 
     across = q - r * r / s  # A of theorem 2: the part of g along the limit
     # A = 0, g parallel to b: no gain along the limit, take the shortest way to it.
     reward_weight = math.sqrt(slack / across) if across > 1e-12 * q else 0.0
-    return Direction(Case.ACTIVE, reward_weight, -(c + reward_weight * r) / s)
+    # The step ends on the limit, c + b.x = 0.
+    return Step(Case.ACTIVE, reward_weight, (-(c + reward_weight * r) / s,))
 
 
 def _longest(squared_length: float, delta: float) -> float:
@@ -99,15 +104,6 @@ PARALLEL = 1e-12  # squared sine: below it g lies in the span of the normals, as
 DEPENDENT = 1e-5  # sine: accuracy of the part of a normal outside the span of the others
 
 
-@dataclass(frozen=True)
-class Combination:
-    """The step x = reward_weight H⁻¹g + sum_i cost_weights_i H⁻¹b_i."""
-
-    case: Case
-    reward_weight: float
-    cost_weights: tuple[float, ...]
-
-
 class _Point(NamedTuple):
     """A point of the ball, z = along * reward + weights @ normals."""
 
@@ -118,8 +114,12 @@ class _Point(NamedTuple):
     error: float  # largest breach of the conditions of optimality
 
 
-def solve_several(q: float, r: Tensor, S: Tensor, c: Tensor, delta: float) -> Combination:
-    """The solution for a few constraints, degenerate ones included; the work grows as 2^m."""
+def solve_several(q: float, r: Tensor, S: Tensor, c: Tensor, delta: float) -> Step:
+    """The step under a few constraints, degenerate cases included; the work grows as 2^m.
+
+    q: g.H⁻¹g.  r: (m,) g.H⁻¹b_i.  S: (m, m) b_i.H⁻¹b_j.  c: (m,) cost gaps, positive where a limit
+    is broken.  delta: largest KL divergence of the step, x.Hx / 2.
+    """
     if delta <= 0:
         raise ValueError(f"the trust region needs delta > 0, not {delta}")
     r, S, c = (x.detach().to("cpu", torch.float64) for x in (r, S, c))
@@ -128,7 +128,7 @@ def solve_several(q: float, r: Tensor, S: Tensor, c: Tensor, delta: float) -> Co
     stuck = bool((c[~movable] > 0).any())  # broken, and without a gradient
     if not movable.any():  # no step changes a cost: as in `solve_dual`
         reach = radius / math.sqrt(q) if q > 0 and not stuck else 0.0
-        return Combination(Case.RECOVER if stuck else Case.INSIDE, reach, tuple(weights.tolist()))
+        return Step(Case.RECOVER if stuck else Case.INSIDE, reach, tuple(weights.tolist()))
 
     scale = 1 / S.diagonal()[movable].sqrt()
     reward, normals = _directions(q, r[movable], S[movable][:, movable])
@@ -146,7 +146,7 @@ def solve_several(q: float, r: Tensor, S: Tensor, c: Tensor, delta: float) -> Co
         case = Case.INSIDE if (a < -1).all() else Case.INACTIVE
     weights[movable] = radius * scale * point.weights
     reward_weight = radius * point.along / math.sqrt(q) if q > 0 else 0.0
-    return Combination(case, reward_weight, tuple(weights.tolist()))
+    return Step(case, reward_weight, tuple(weights.tolist()))
 
 
 def _directions(q: float, r: Tensor, S: Tensor) -> tuple[Tensor, Tensor]:

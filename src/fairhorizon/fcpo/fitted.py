@@ -14,36 +14,84 @@ from torch import Tensor
 from fairhorizon.data.splits import Split
 from fairhorizon.errors import ConfigError
 from fairhorizon.fcpo.config import FcpoConfig
-from fairhorizon.fcpo.networks import Actor, numbers_of_items, numbers_of_users
+from fairhorizon.fcpo.networks import Actor, build_actor, numbers_of_items, numbers_of_users
 from fairhorizon.fcpo.policies import rows_of
-from fairhorizon.fcpo.serving import (
-    VALIDATION_LENGTH,
-    ActorProbabilities,
-    PriceTable,
-    better_weights,
-    calibrate,
-    largest_gini_reduction,
-)
-from fairhorizon.fcpo.training import (
-    MenuEpisodes,
-    Trained,
-    Training,
-    best_round,
-    build_actor,
-    queue_length,
-)
-from fairhorizon.fcpo.warm_start import NO_PRICE, restored_ensemble
+from fairhorizon.fcpo.serving import ActorProbabilities, PriceTable
+from fairhorizon.fcpo.warm_start import restored_ensemble
 from fairhorizon.limits.place_rule import PlaceRule
 from fairhorizon.rankers.ensemble import Ensemble
 from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.recommenders.lists.features import CandidateCache, EnsembleItems
-from fairhorizon.recommenders.lists.item_lists import NO_LIMIT, GiniTarget, ItemLists, accurate
+from fairhorizon.recommenders.lists.item_lists import GiniTarget, ItemLists, accurate
 from fairhorizon.recommenders.progress import Listener, RoundReport
 from fairhorizon.simulation.dynamics import State
-from fairhorizon.simulation.feedback import validation_scenario
 from fairhorizon.storage import below, load_model, save_model
 
 
+# ---- Which round serves, and whether its policy kept the limit -----------------------------------
+@dataclass(frozen=True)
+class BestRound:
+    """The round whose policy serves, of a policy that is trained for one limit."""
+
+    number: int
+    share: float  # of the group in its training episodes
+    limit: float  # on that share
+    tolerance: float  # excess over the limit, as a share of it, that counts as kept
+    keeps_limit: bool  # within the limit and its tolerance
+
+    def __str__(self) -> str:
+        return (
+            f"round {self.number} serves, with {100 * self.share:.1f} % of the showings of the "
+            f"group in training episodes ({self.allowed})"
+        )
+
+    @property
+    def allowed(self) -> str:
+        """The limit and what counts as keeping it, in words."""
+        highest = min(1.0, self.limit * (1 + self.tolerance))
+        return (
+            f"limit {100 * self.limit:g} %; up to {100 * highest:.3g} % counts as kept, by "
+            f"cost_tolerance {self.tolerance:g}"
+        )
+
+    @property
+    def remark(self) -> str:
+        """What has to be said of a policy that serves although it broke the limit; or nothing."""
+        if self.keeps_limit:
+            return ""
+        return (
+            "no evaluated round of the training kept the limit, so the last one serves: round "
+            f"{self.number}, with {100 * self.share:.1f} % of the showings of the group "
+            f"({self.allowed})"
+        )
+
+
+def best_round(reports: Sequence[RoundReport], config: FcpoConfig) -> BestRound | None:
+    """The evaluated round that kept the limit and has the best NDCG, or else the last round.
+
+    None where there were no rounds, and where any level is served: what the episodes of such a
+    training cost says nothing about the lists.
+    """
+    if not reports or config.serves_any_level:
+        return None
+    tolerance, limit = config.cost_tolerance, config.limit_in_training
+    kept = {
+        report.round: (report.validation, -report.round)  # of equals, the first
+        for report in reports
+        if report.validation is not None and report.keeps_limit(tolerance)
+    }
+    number = max(kept, key=kept.__getitem__) if kept else reports[-1].round
+    chosen = next(report for report in reports if report.round == number)
+    return BestRound(
+        number,
+        share=chosen.cost / chosen.limit * limit,  # both are sums over an episode
+        limit=limit,
+        tolerance=tolerance,
+        keeps_limit=chosen.keeps_limit(tolerance),
+    )
+
+
+# ---- The policy ----------------------------------------------------------------------------------
 @dataclass
 class FittedPolicy:
     """A policy that is ready to serve, on the device it was trained on."""
@@ -51,59 +99,39 @@ class FittedPolicy:
     actor: Actor
     sensitive: Tensor  # (n_items,) bool, the group whose exposure is limited
     histories: Tensor  # (n_users,) how many training items each user has
-    panel: Ensemble | None  # the rankers of a warm start
+    ensemble: Ensemble | None  # the rankers of a warm start
     prices: PriceTable | None  # of a softmax policy, for users who are served alone
     reports: list[RoundReport]
     pretraining_rmse: float | None  # of embeddings, where there is no warm start
     fingerprint: str  # of the training log
     spread_part: float = 1.0  # of the way to the Gini index that `spread` aims at
+    validation: float | None = None  # NDCG of the policy in training; not kept in files
+    finished: bool = True  # False: the training was stopped, and can be resumed
     settled: bool = False  # weights are the same in all states: no round made better ones
     candidate_cache: CandidateCache = field(default_factory=CandidateCache, compare=False)
-
-    @classmethod
-    def of(cls, trained: Trained) -> "FittedPolicy":
-        """The policy of a training: the best on validation, else the present one."""
-        training = trained.training
-        policy = cls(
-            training.best_actor(),
-            training.sensitive,
-            torch.from_numpy(training.split.train.user_counts()),
-            trained.panel,
-            None,
-            list(training.reports),
-            training.pretraining_rmse,
-            training.fingerprint,
-        )
-        items = policy.actor.items
-        if isinstance(items, EnsembleItems) and trained.panel is not None:
-            policy.actor.items = replace(items, panel=trained.panel)
-            policy.actor.without_price()
-        if training.config.policy == "softmax":
-            policy._prepare(trained)
-        return policy
 
     def refitted(
         self, split: Split, config: FcpoConfig, group: NDArray[np.bool_], listener: Listener
     ) -> "FittedPolicy":
         """The policy over the same rankers fitted again; what was learned and chosen stays."""
-        assert self.panel is not None
+        assert self.ensemble is not None
         sensitive = torch.from_numpy(group).to(default_device())
-        names = ", ".join(ranker.method for ranker in self.panel.rankers)
+        names = ", ".join(ranker.method for ranker in self.ensemble.rankers)
         listener.stage(f"{split.name}: fitting {names} on the whole log")
         taken, histories = (
             torch.from_numpy(counts)
             for counts in (split.train.item_counts(), split.train.user_counts())
         )
-        panel = self.panel.again(split, listener.epoch)
+        ensemble = self.ensemble.again(split, listener.epoch)
         vectors = numbers_of_users(histories), numbers_of_items(taken, sensitive)
-        actor = build_actor(config, *vectors, panel).to(sensitive.device)
+        actor = build_actor(config, *vectors, ensemble).to(sensitive.device)
         actor.load_state_dict(dict(self.actor.named_parameters()), strict=False)
         return replace(
             self,
             actor=actor,
             sensitive=sensitive,
             histories=histories,
-            panel=panel,
+            ensemble=ensemble,
             fingerprint=split.train.fingerprint(),
         )
 
@@ -112,36 +140,21 @@ class FittedPolicy:
         """The weight of each ranker of the ensemble for the one user in a state."""
         outputs = self.actor(state.users, self.actor.items.remember(state.queue))
         rows = rows_of(outputs, self.actor.list_length).mean(1)[0]
-        return tuple(rows[: 0 if self.panel is None else len(self.panel.rankers)].tolist())
+        return tuple(rows[: 0 if self.ensemble is None else len(self.ensemble.rankers)].tolist())
 
     def with_rankers(self, rankers: Sequence[Ranker[Any]], sensitive: Tensor) -> "FittedPolicy":
         """The same policy over other rankers."""
         items = self.actor.items
         assert isinstance(items, EnsembleItems)
-        panel, actor = replace(items.panel, rankers=tuple(rankers)), copy.copy(self.actor)
-        actor.items = replace(items, panel=panel)
-        return replace(self, actor=actor, panel=panel, sensitive=sensitive)
+        ensemble, actor = replace(items.panel, rankers=tuple(rankers)), copy.copy(self.actor)
+        actor.items = replace(items, panel=ensemble)
+        return replace(self, actor=actor, ensemble=ensemble, sensitive=sensitive)
 
     def price_table(self) -> PriceTable:
         """Prices by level, for users who are served alone."""
         if self.prices is None:
             raise ConfigError("a Gaussian policy serves no single requests (fit preset fast)")
         return self.prices
-
-    def _prepare(self, trained: Trained) -> None:
-        """Settle on weights that hold for the rankers as they are now, and price the levels."""
-        config, split, seed = (getattr(trained.training, n) for n in ("config", "split", "seed"))
-        states = validation_scenario(split, queue_length(config, self.panel), config.protocol)
-        if isinstance(self.actor.items, EnsembleItems):
-            first = self.actor.items.panel.weights
-            weights: tuple[float, ...] | None = first
-            if not trained.training.no_rounds:
-                weights = better_weights(self.lists(config), states, config, first, seed)
-            if weights is not None:
-                self.actor.settle_on([*weights, NO_PRICE])
-                self.settled = True
-        self.spread_part = self._affordable(trained.training)
-        self.prices = calibrate(self.lists(config), states, seed)
 
     def lists(self, config: FcpoConfig, rule: PlaceRule | None = None) -> ItemLists:
         """How it makes lists, with the spread of these settings; by default at their level."""
@@ -150,39 +163,17 @@ class FittedPolicy:
             self.sensitive,
             self.histories,
             PlaceRule(config.alpha_prime) if rule is None else rule,
-            self._evenness(config),
+            self.gini_target(config),
             candidate_cache=self.candidate_cache,
         )
 
-    def _evenness(self, config: FcpoConfig) -> GiniTarget | None:
-        if config.spread is None or self.panel is None or not self.spread_part:
+    def gini_target(self, config: FcpoConfig) -> GiniTarget | None:
+        """How even lists are to be; None: as they come."""
+        if config.spread is None or self.ensemble is None or not self.spread_part:
             return None
-        return GiniTarget(config.spread, accurate(self.panel.ndcg), self.spread_part)
+        return GiniTarget(config.spread, accurate(self.ensemble.ndcg), self.spread_part)
 
-    def _affordable(self, training: Training) -> float:
-        """By what the rankers of the earlier part make of the later part."""
-        config, episodes = training.config, training.episodes
-        evenness = self._evenness(config)
-        if evenness is None or not isinstance(episodes, MenuEpisodes):
-            return 1.0
-        lists = ItemLists(
-            ActorProbabilities(training.best_actor()),
-            self.sensitive,
-            self.histories,
-            NO_LIMIT,
-            None,
-        )
-        return largest_gini_reduction(
-            lists,
-            evenness,
-            episodes.opening,
-            episodes.scenario,
-            length=min(VALIDATION_LENGTH, len(self.sensitive)),
-            limit=config.limit_in_training,
-            cost=config.spread_cost,
-        )
-
-    def summary(self, config: FcpoConfig, validation: float | None) -> str:
+    def summary(self, config: FcpoConfig) -> str:
         """What the training has led to, in one line."""
         text = f"{len(self.reports)} rounds"
         chosen = best_round(self.reports, config)
@@ -199,16 +190,16 @@ class FittedPolicy:
             text += "; the weights of the rankers serve: training found nothing to add"
         elif self.settled and self.reports and config.adapt:
             text += "; the first weights serve, as no round was better by more than chance"
-        elif validation is not None:
-            text += f"; validation NDCG {validation:.4f}"
+        elif self.validation is not None:
+            text += f"; validation NDCG {self.validation:.4f}"
         if config.serves_any_level:
             text += f"; serves at most {100 * config.alpha_prime:g} %, or any share asked for"
         return text
 
     def save(self, path: Path, kind: str, description: dict[str, Any]) -> None:
         tensors = {f"actor.{name}": value for name, value in self.actor.state_dict().items()}
-        if self.panel is not None:
-            tensors |= self.panel.tensors()
+        if self.ensemble is not None:
+            tensors |= self.ensemble.tensors()
         if self.prices is not None:
             tensors |= self.prices.tensors()
         tensors |= {"sensitive": self.sensitive, "histories": self.histories}
@@ -219,7 +210,7 @@ class FittedPolicy:
             "fingerprint": self.fingerprint,
             "pretraining_rmse": self.pretraining_rmse,
             "rounds": [report.stored() for report in self.reports],
-            "panel": None if self.panel is None else self.panel.description(),
+            "ensemble": None if self.ensemble is None else self.ensemble.description(),
             "spread_part": self.spread_part,
             "settled": self.settled,
         }
@@ -231,22 +222,22 @@ class FittedPolicy:
         """The policy of a file, its settings and its seed."""
         tensors, description = load_model(path, kind)
         config = FcpoConfig.from_file(description["config"])
-        weights, stored = below("actor.", tensors), description["panel"]
-        panel = None if stored is None else restored_ensemble(tensors, stored)
+        weights, stored = below("actor.", tensors), description["ensemble"]
+        ensemble = None if stored is None else restored_ensemble(tensors, stored)
         vectors = weights["encoder.user_vectors"], weights["encoder.item_vectors"][:-1]
-        actor = build_actor(config, *vectors, panel).to(device)
+        actor = build_actor(config, *vectors, ensemble).to(device)
         actor.load_state_dict(weights)
         policy = cls(
             actor,
             tensors["sensitive"].to(device),
             tensors["histories"],
-            panel,
+            ensemble,
             PriceTable.from_tensors(tensors) if config.policy == "softmax" else None,
             [RoundReport(**report) for report in description["rounds"]],
             description["pretraining_rmse"],
             description["fingerprint"],
             description["spread_part"],
-            description["settled"],
+            settled=description["settled"],
         )
         return policy, config, description["seed"]
 

@@ -15,11 +15,11 @@ from fairhorizon.allocation.guard import ExposureGuard
 from fairhorizon.data.splits import Split, earlier_part
 from fairhorizon.errors import ConfigError
 from fairhorizon.fcpo.config import FIXED, PRESETS, FcpoConfig
-from fairhorizon.fcpo.fitted import FittedPolicy, default_device
-from fairhorizon.fcpo.online import OnlineFcpo, online_fcpo
+from fairhorizon.fcpo.fitted import FittedPolicy, best_round, default_device
+from fairhorizon.fcpo.networks import queue_length
+from fairhorizon.fcpo.online import OnlineFcpo
 from fairhorizon.fcpo.rollouts import serve
-from fairhorizon.fcpo.session import Problem, Session, begun_with
-from fairhorizon.fcpo.training import Trained, best_round, queue_length
+from fairhorizon.fcpo.training import CHECKPOINT, Training, begun_with
 from fairhorizon.fcpo.warm_start import check_names
 from fairhorizon.limits.step_limits import PopularityLimit
 from fairhorizon.limits.supported import SupportedLimits, kept_by_requests, level_under
@@ -45,8 +45,6 @@ from fairhorizon.settings import Given, Settings, changed
 from fairhorizon.simulation.dynamics import State
 from fairhorizon.simulation.feedback import Scenario
 
-CHECKPOINT = "checkpoint.safetensors"  # in the folder of a training
-
 
 class Fcpo(Recommender):
     """Fairness-Constrained Policy Optimization (Ge et al. 2021, Algorithm 1).
@@ -62,7 +60,6 @@ class Fcpo(Recommender):
     level_setting = "alpha_prime"
 
     policy_: FittedPolicy
-    validation_: float | None = None  # NDCG of the policy in training; not kept in files
 
     def __init__(self, config: FcpoConfig | None = None, *, seed: int = 0) -> None:
         self.config, self.seed = config or FcpoConfig(), seed
@@ -106,7 +103,7 @@ class Fcpo(Recommender):
 
     @property
     def queue_length(self) -> int:
-        return queue_length(self.config, self.policy_.panel)
+        return queue_length(self.config, self.policy_.ensemble)
 
     def prerequisites(self, split: Split) -> tuple[Prerequisite, ...]:
         parts = [LogPart.WHOLE]
@@ -140,7 +137,7 @@ class Fcpo(Recommender):
         self, split: Split, *, sensitive: NDArray[np.bool_], listener: Listener = SILENT
     ) -> Self:
         """The rankers fitted again, if it is a policy over rankers; else trained anew."""
-        if self.policy_.panel is None:
+        if self.policy_.ensemble is None:
             return super().refitted(split, sensitive=sensitive, listener=listener)
         model = copy.copy(self)
         model._take(self.policy_.refitted(split, self.config, sensitive, listener))
@@ -148,7 +145,7 @@ class Fcpo(Recommender):
 
     @property
     def rankers(self) -> tuple[Ranker[Any], ...]:
-        return () if self.policy_.panel is None else self.policy_.panel.rankers
+        return () if self.policy_.ensemble is None else self.policy_.ensemble.rankers
 
     def ranker_weights(self, state: State) -> tuple[float, ...]:
         return self.policy_.weights(state)
@@ -164,60 +161,56 @@ class Fcpo(Recommender):
 
     def _fit(self, task: FitTask) -> None:
         """Warm start, rounds of CPO, and a refit of the rankers on the whole training log."""
-        self.adopt(self.session(task).run())
+        training = self.training(task)
+        training.run()
+        self.adopt(training)
         for remark in self.remarks_:
             warnings.warn(remark, LimitNotKeptWarning, stacklevel=3)
 
-    def session(self, task: FitTask) -> Session:
+    def training(self, task: FitTask) -> Training:
         """The training before its next round, to be watched or changed."""
         group = torch.from_numpy(task.group).to(default_device())
-        problem = Problem(task.split, self.config, group, self.seed)
-        file = None if task.checkpoint is None else task.checkpoint / CHECKPOINT
-        given: Any = {"fitted": task.fitted, "listener": task.listener}
-        if file is not None and task.resume:
-            return Session.resume(problem, file, **given)
-        return Session.begin(problem, checkpoint=file, **given)
+        begin = Training.resume if task.checkpoint is not None and task.resume else Training.begin
+        return begin(task, self.config, group, self.seed)
 
     def resumable(self, folder: Path, changes: Given, seed: int | None) -> Self:
         config, own_seed = begun_with(folder / CHECKPOINT)
         return type(self)(changed(config, changes), seed=own_seed if seed is None else seed)
 
-    def adopt(self, trained: Trained) -> Self:
+    def adopt(self, training: Training) -> Self:
         """Take over what a training has led to."""
-        training = trained.training
-        self.config, self.seed, self.finished_ = training.config, training.seed, trained.finished
-        self.validation_ = training.best_validation if training.best else None
-        self._take(FittedPolicy.of(trained))
+        self.config, self.seed = training.config, training.seed
+        self._take(training.conclude())
         return self
 
     def _take(self, policy: FittedPolicy) -> None:
-        self.policy_ = policy
+        self.policy_, self.finished_ = policy, policy.finished
         self.sensitive_, self.fingerprint_ = policy.sensitive, policy.fingerprint
         chosen = best_round(policy.reports, self.config)
         self.keeps_limit_ = None if chosen is None else chosen.keeps_limit
         self.remarks_ = () if chosen is None or chosen.keeps_limit else (chosen.remark,)
 
     def summary(self) -> str:
-        return self.policy_.summary(self.config, self.validation_)
+        return self.policy_.summary(self.config)
 
     @property
     def history_(self) -> list[RoundReport]:
         """What every round of the training reported."""
         return self.policy_.reports
 
-    def served(
+    def rank(
         self, scenario: Scenario, *, length: int, feedback: bool = False, seed: int | None = None
     ) -> RankedLists:
         seed = self.seed if seed is None else seed
         if self.config.policy == "softmax" and not by_steps(self.limits_, feedback=feedback):
             if not feedback:
-                return self._lists().served(scenario, length)
+                return self._lists().rank(scenario, length)
             shown = self._lists().interactive(scenario, length)
-        elif self.limits_ or self.policy_.panel is not None:
+        elif self.limits_ or self.policy_.ensemble is not None:
             limits = step_limits(self.limits_) or [PopularityLimit(self.alpha_prime)]
             model = copy.copy(self)
             model.config = changed(self.config, {"explore": 0.0})  # which is for the long run
-            server = model._server(ServingPlan(limits, learn=False, seed=seed))
+            server = model._online(ServingPlan(limits, learn=False, seed=seed))
             shown = serve_under_control(
                 server, scenario, self.sensitive_, length=length, feedback=feedback
             )
@@ -225,7 +218,7 @@ class Fcpo(Recommender):
             draws = torch.Generator().manual_seed(seed)
             actor, group = self.policy_.actor, self.sensitive_
             shown = serve(actor, scenario, group, length=length, generator=draws, feedback=feedback)
-        return RankedLists.of(shown)
+        return RankedLists.from_tensors(shown)
 
     def in_blocks(self, *, feedback: bool = False) -> BlockServing | None:
         whole = self.config.policy == "softmax" and not feedback
@@ -245,9 +238,7 @@ class Fcpo(Recommender):
             return 0.0  # the table is about a limit on the model's own group
         return self.policy_.price_table().price(lists.rule.share, length)
 
-    def served_one_by_one(
-        self, scenario: Scenario, length: int, guard: ExposureGuard
-    ) -> RankedLists:
+    def rank_one_by_one(self, scenario: Scenario, length: int, guard: ExposureGuard) -> RankedLists:
         return self._lists().one_by_one(scenario, length, guard)
 
     def item_values(self, scenario: Scenario, *, length: int) -> ValuedItems:
@@ -263,10 +254,18 @@ class Fcpo(Recommender):
     def _lists(self) -> ItemLists:
         return self.policy_.lists(self.config).with_limits(self.limits_, self.level_text())
 
-    def _server(self, plan: ServingPlan) -> OnlineFcpo:
+    def _online(self, plan: ServingPlan) -> OnlineFcpo:
         plan.check_list_length(self.method, self.config.list_length)
         seed = self.seed if plan.seed is None else plan.seed
-        return online_fcpo(self.policy_.actor, self.config, self.queue_length, plan, seed)
+        return OnlineFcpo(
+            self.policy_.actor,
+            self.config,
+            queue_length=self.queue_length,
+            limits=plan.limits,
+            learn=plan.learn,
+            seed=seed,
+            retraining=plan.retraining(),
+        )
 
     def save(self, path: Path) -> None:
         self.policy_.save(path, self.kind, self.description())

@@ -11,10 +11,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from fairhorizon.fcpo.config import FcpoConfig
 from fairhorizon.histories import ItemSets
 from fairhorizon.lbfgs import minimise
 from fairhorizon.rankers.candidates import CatalogueCandidates
-from fairhorizon.recommenders.lists.features import FeatureSource, ItemFeatures
+from fairhorizon.rankers.ensemble import Ensemble
+from fairhorizon.recommenders.lists.features import EnsembleItems, FeatureSource, ItemFeatures
 
 
 # ---- Encoders: the state s_t = [e_u; GRU(H_t)] over fixed embeddings (equation 12) ---------------
@@ -192,34 +194,30 @@ class EmbeddedItems:
         return self.menus(users, queues, blocked, sensitive)
 
 
-# ---- Heads: what the last layer says of W, and so what is sampled --------------------------------
+# ---- The head: what the last layer says of W, and so what is sampled -----------------------------
 SMALL = 0.1  # times the usual first weights: every state begins nearly alike
 
 
-class GaussianHead(nn.Linear):
-    """Means, then log standard deviations, of W: a W is sampled and shows the best items by it."""
+@torch.no_grad()
+def head_of(features: int, width: int, initial_std: float | None) -> nn.Linear:
+    """The last layer of an actor, which begins nearly the same in every state.
 
-    def __init__(self, features: int, width: int, initial_std: float) -> None:
-        super().__init__(features, 2 * width)
-        with torch.no_grad():
-            self.weight.mul_(SMALL)
-            self.bias.zero_()
-            self.bias[width:] = math.log(initial_std)
-
-
-class SoftmaxHead(nn.Linear):
-    """W alone: items are sampled, from softmax(W . signals / temperature)."""
-
-    def __init__(self, features: int, width: int) -> None:
-        super().__init__(features, width)
-
-    @torch.no_grad()
-    def reset_parameters(self) -> None:
-        """As many numbers are drawn as for a Gaussian head: under one seed, actors and critics of
-        both policies begin with the same numbers."""
-        drawn = nn.Linear(self.in_features, 2 * self.out_features)
-        self.weight.copy_(drawn.weight[: self.out_features] * SMALL)
-        self.bias.zero_()
+    width: numbers of W.
+    initial_std: of a Gaussian head, which says means and then log standard deviations of W: a W is
+        sampled and shows the best items by it. None: a softmax head, which says W alone: items are
+        sampled, from softmax(W . features / temperature).
+    """
+    # As many numbers are drawn for either head: under one seed, actors and critics of both
+    # policies begin with the same numbers.
+    head = nn.Linear(features, 2 * width)
+    if initial_std is None:
+        drawn, head = head, nn.utils.skip_init(nn.Linear, features, width)
+        head.weight.copy_(drawn.weight[:width])
+    head.weight.mul_(SMALL)
+    head.bias.zero_()
+    if initial_std is not None:
+        head.bias[width:] = math.log(initial_std)
+    return head
 
 
 # ---- The actor -----------------------------------------------------------------------------------
@@ -233,18 +231,25 @@ class Actor(nn.Module):
     def __init__(
         self,
         encoder: StateEncoder | HistoryEncoder,
-        items: FeatureSource,
-        head: GaussianHead | SoftmaxHead,
+        items: FeatureSource | None = None,
         *,
         list_length: int,
-        hidden: int,
+        hidden: tuple[int, int],
+        initial_std: float | None = None,
     ) -> None:
+        """items: as the actor sees them; None: by the embeddings of the encoder.
+
+        initial_std: of a policy that samples W, at first nearly N(0, initial_std²) in every state;
+            None: of a policy over items, at first nearly indifferent in every state.
+        """
         super().__init__()
-        self.encoder, self.items, self.list_length = encoder, items, list_length
+        self.encoder, self.items = encoder, items or EmbeddedItems(encoder)
+        self.list_length, self.is_gaussian = list_length, initial_std is not None
+        head = head_of(hidden[1], list_length * self.items.n_signals, initial_std)
         self.body = nn.Sequential(
-            nn.Linear(encoder.output_size, hidden),
+            nn.Linear(encoder.output_size, hidden[0]),
             nn.Tanh(),
-            nn.Linear(hidden, head.in_features),
+            nn.Linear(hidden[0], hidden[1]),
             nn.Tanh(),
             head,
         )
@@ -301,34 +306,43 @@ class Actor(nn.Module):
         return torch.stack(lists, dim=1)
 
 
-def gaussian_actor(
-    encoder: StateEncoder | HistoryEncoder,
-    items: FeatureSource | None = None,
-    *,
-    list_length: int,
-    hidden: tuple[int, int],
-    initial_std: float,
+# ---- The actor before its training ---------------------------------------------------------------
+GRU_LAYERS = 2  # of the encoder without a warm start
+NO_PRICE = 0.0
+
+
+def queue_length(config: FcpoConfig, ensemble: Ensemble | None) -> int:
+    """How much of a history the policy and its rankers look at."""
+    return config.history if ensemble is None else max(config.history, ensemble.queue_length)
+
+
+def build_actor(
+    config: FcpoConfig, users: Tensor, items: Tensor, ensemble: Ensemble | None = None
 ) -> Actor:
-    """An actor whose W is sampled, at first nearly N(0, initial_std²) in every state.
+    """The actor before its training, with the head of its policy and its view of the items."""
+    encoder: StateEncoder | HistoryEncoder
+    view: FeatureSource
+    if ensemble is None:
+        encoder = StateEncoder(users, items, config.gru_hidden, GRU_LAYERS)
+        # the paper's W is a point among the embeddings, without a price of the group
+        view = EmbeddedItems(encoder, priced=config.policy == "softmax")
+    else:
+        encoder = HistoryEncoder(users, items)
+        view = EnsembleItems(ensemble, config.history, config.candidates)
+    hidden, length = config.actor_hidden, config.list_length
+    std = config.initial_std if config.policy == "gaussian" else None
+    actor = Actor(encoder, view, list_length=length, hidden=hidden, initial_std=std)
+    if ensemble is not None:
+        start_from(actor, ensemble, config.initial_std)
+    return actor.to(torch.float32)
 
-    Items are seen by their embeddings, unless a view is given.
-    """
-    items = items or EmbeddedItems(encoder)
-    head = GaussianHead(hidden[1], list_length * items.n_signals, initial_std)
-    return Actor(encoder, items, head, list_length=list_length, hidden=hidden[0])
 
-
-def softmax_actor(
-    encoder: StateEncoder | HistoryEncoder,
-    items: FeatureSource | None = None,
-    *,
-    list_length: int,
-    hidden: tuple[int, int],
-) -> Actor:
-    """An actor of a policy over items, at first nearly indifferent in every state."""
-    items = items or EmbeddedItems(encoder)
-    head = SoftmaxHead(hidden[1], list_length * items.n_signals)
-    return Actor(encoder, items, head, list_length=list_length, hidden=hidden[0])
+def start_from(actor: Actor, ensemble: Ensemble, initial_std: float) -> None:
+    """Begin with the weights of the ensemble and no price."""
+    actor.begin_with([*ensemble.weights, NO_PRICE])
+    with torch.no_grad():
+        # at first, the outputs should differ between states by no more than the noise
+        actor.head.weight.mul_(initial_std)
 
 
 # ---- Critics V_omega (reward) and V_phi (cost): equations 16 and 17 ------------------------------

@@ -98,11 +98,22 @@ def close_all(open_items: Tensor, chosen: Tensor) -> Tensor:
 
 
 def policy_at(
-    menus: CandidateSet, outputs: Tensor, states: Tensor, allowed: Tensor, temperature: float
+    candidates: CandidateSet,
+    outputs: Tensor,
+    states: Tensor,
+    allowed: Tensor,
+    temperature: float,
+    charges: Tensor | None = None,
 ) -> ItemPolicy:
-    """P at steps in these states (b,), for an actor with these outputs for all states."""
-    logits = menus.logits(rows_of(outputs, allowed.shape[1])) / temperature
-    return ItemPolicy.of(logits.index_select(0, states), allowed)
+    """P = softmax((W_k . features - charge) / temperature) at some steps.
+
+    outputs: (m, K features) of an actor in all m states.  states: (b,) the state of each step.
+    allowed: (b, K, C) bool.  charges: (b, K, C) what the control takes off; None: nothing.
+    """
+    logits = candidates.logits(rows_of(outputs, allowed.shape[1])).index_select(0, states)
+    if charges is not None:
+        logits = logits - charges.to(logits)
+    return ItemPolicy.of(logits / temperature, allowed)
 
 
 def explored(values: Sequence[Tensor], temperature: float, generator: torch.Generator) -> Tensors:

@@ -1,8 +1,14 @@
-"""How trajectories come about: lines 6-13 of Algorithm 1, for all users at once.
+"""Trajectories and how they come about: lines 6-13 of Algorithm 1, for many users at once.
 
 Line 8: W is sampled, or items are. Line 9: the list. Lines 10 and 11: users answer, and those who
 liked something enter a new state.
 """
+
+import itertools
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,22 +22,156 @@ from fairhorizon.fcpo.policies import (
     draw,
     rows_of,
 )
-from fairhorizon.fcpo.trajectories import MenuRecord, Trajectories
 from fairhorizon.rankers.candidates import CandidateSet
 from fairhorizon.ranking import users_at_once
-from fairhorizon.recommenders.interactive import listed_ndcg, serve_interactively
+from fairhorizon.recommenders.interactive import listed_ndcg
 from fairhorizon.recommenders.lists.features import Opening
-from fairhorizon.simulation.dynamics import Feedback, Outcome, State
+from fairhorizon.simulation.dynamics import Outcome, State, advance
 from fairhorizon.simulation.feedback import Scenario
+from fairhorizon.storage import below
 
 
-# ---- A policy that proposes W, step by step ------------------------------------------------------
+# ---- Trajectories --------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Choices:
+    """What items were chosen from, for a policy over items.
+
+    In training, users' answers to all candidates are known: they are in `liked`. In a long run they
+    are not; there the control charges prices, items may be shown by chance, and every step is a
+    state of its own, as labels and prices change with every step.
+    """
+
+    candidates: CandidateSet  # C of each of the m distinct states
+    costs: Tensor  # (m, C, constraints) what showing each candidate costs
+    open_items: Tensor  # (b, T, C) bool: candidates that could be chosen
+    chosen: Tensor  # (b, T, K) places among the candidates, -1 for an empty slot
+    liked: Tensor | None = None  # (m, C) bool
+    charges: Tensor | None = None  # (m, K, C) what the control takes off the logits
+    propensities: Tensor | None = None  # (b, T, K) of the items shown, given those before
+
+    def take(self, rows: Tensor, states: Tensor) -> "Choices":
+        """Those of some trajectories, and of the states that they visit."""
+
+        def some(values: Tensor | None, index: Tensor) -> Tensor | None:
+            return None if values is None else values[index]
+
+        return Choices(
+            self.candidates.take(states),
+            self.costs[states],
+            self.open_items[rows],
+            self.chosen[rows],
+            some(self.liked, states),
+            some(self.charges, states),
+            some(self.propensities, rows),
+        )
+
+    @classmethod
+    def join(cls, parts: "Sequence[Choices]") -> "Choices":
+        """Those of several batches as one."""
+        columns: dict[str, Any] = {}
+        for field in fields(cls):
+            values = [getattr(part, field.name) for part in parts]
+            if field.name == "candidates":
+                columns[field.name] = type(values[0]).join(values)
+            else:
+                columns[field.name] = None if values[0] is None else torch.cat(values)
+        return cls(**columns)
+
+
+@dataclass(frozen=True)
+class Trajectories:
+    """b trajectories of T steps; a state that lasts several steps is stored and encoded once."""
+
+    state_users: Tensor  # (m,) distinct states
+    state_queues: Tensor  # (m, N)
+    state_index: Tensor  # (b, T) the distinct state of each step
+    proposals: Tensor  # (b, T, K d) the sampled W; d = 0 for a policy over items
+    log_probs: Tensor  # (b, T) under the policy that sampled them
+    lists: Tensor  # (b, T, K)
+    rewards: Tensor  # (b, T)
+    costs: Tensor  # (b, T, constraints)
+    choices: Choices | None = None  # of a policy over items
+
+    def __len__(self) -> int:
+        return len(self.rewards)
+
+    def take(self, rows: Tensor) -> "Trajectories":
+        """Some of the trajectories, with the states that they visit."""
+        states, index = torch.unique(self.state_index[rows], return_inverse=True)
+        return Trajectories(
+            self.state_users[states],
+            self.state_queues[states],
+            index,
+            self.proposals[rows],
+            self.log_probs[rows],
+            self.lists[rows],
+            self.rewards[rows],
+            self.costs[rows],
+            None if self.choices is None else self.choices.take(rows, states),
+        )
+
+    @classmethod
+    def join(cls, parts: Sequence["Trajectories"]) -> "Trajectories":
+        """Several batches as one."""
+        if len(parts) == 1:
+            return parts[0]
+        columns = {
+            field.name: torch.cat([getattr(part, field.name) for part in parts])
+            for field in fields(cls)
+            if field.name != "choices"
+        }
+        # states of a batch come after those of the batches before it
+        offsets = itertools.accumulate((len(part.state_users) for part in parts), initial=0)
+        columns["state_index"] = torch.cat(
+            [part.state_index + offset for part, offset in zip(parts, offsets, strict=False)]
+        )
+        choices = [part.choices for part in parts if part.choices is not None]
+        return cls(**columns, choices=Choices.join(choices) if choices else None)
+
+
+class ReplayBuffer:
+    """D (line 4): the trajectories of the most recent rounds."""
+
+    def __init__(self, rounds: int) -> None:
+        self.rounds: deque[Trajectories] = deque(maxlen=rounds)
+
+    def add(self, trajectories: Trajectories) -> None:
+        self.rounds.append(trajectories)
+
+    def sample(self, size: int, generator: torch.Generator) -> Trajectories:
+        """Line 14: a minibatch of at most `size` trajectories, without replacement."""
+        everything = Trajectories.join(list(self.rounds))
+        if size >= len(everything):
+            return everything
+        return everything.take(torch.randperm(len(everything), generator=generator)[:size])
+
+    def tensors(self) -> dict[str, Tensor]:
+        """What later rounds sample from; on-policy training reuses nothing."""
+        if self.rounds.maxlen == 1:
+            return {}
+        return {
+            f"{position}.{name}": value
+            for position, trajectories in enumerate(self.rounds)
+            for name, value in vars(trajectories).items()
+            if isinstance(value, Tensor)  # a policy over items, which has choices, is on-policy
+        }
+
+    def restore(self, tensors: dict[str, Tensor], device: torch.device) -> None:
+        """Continue from the `tensors` of another buffer."""
+        self.rounds.clear()
+        for position in range(self.rounds.maxlen or 0):
+            if stored := below(f"{position}.", tensors):
+                columns: dict[str, Any] = {name: v.to(device) for name, v in stored.items()}
+                self.add(Trajectories(**columns))
+
+
+# ---- A policy that samples W ---------------------------------------------------------------------
 class PolicyState:
     """The actor on a batch of users; a state is encoded again only when its queue changed."""
 
     def __init__(self, actor: Actor, state: State, sensitive: Tensor) -> None:
         self.actor = actor
-        self.signals = actor.items.look(state.users, state.queue, sensitive)
+        self.features = actor.items.look(state.users, state.queue, sensitive)
         self.restart(state)
 
     @torch.no_grad()
@@ -48,14 +188,10 @@ class PolicyState:
         """The distribution of W, of an actor with a Gaussian head."""
         return Proposal.of(self.outputs)
 
-    def propose(self, generator: torch.Generator | None) -> Tensor:
-        """Line 8 of Algorithm 1: W is sampled, or the mean without a generator.  (b, K signals)."""
-        proposal = self.proposal
-        return proposal.mean if generator is None else proposal.sample(generator)
-
-    def choose(self, proposals: Tensor, blocked: Tensor) -> Tensor:
-        """Line 9: the lists (b, K) of proposals."""
-        return self.actor.choose(proposals, blocked, self.signals)
+    def open_scores(self, proposals: Tensor, state: State) -> list[Tensor]:
+        """(b, n_items) scores by each row of W, -inf for blocked items."""
+        slots = self.actor.scores(proposals, self.features)
+        return [slot.masked_fill_(state.blocked, -torch.inf) for slot in slots]
 
     @torch.no_grad()
     def observe(self, outcome: Outcome) -> None:
@@ -64,7 +200,7 @@ class PolicyState:
         if not len(rows):
             return
         users, queues = outcome.state.users[rows], outcome.state.queue[rows]
-        self.signals.refresh(rows, users, queues)
+        self.features.refresh(rows, users, queues)
         queues = self.actor.items.remember(queues)
         self.outputs = self.outputs.index_copy(0, rows, self.actor(users, queues))
         first, self.n_states = self.n_states, self.n_states + len(rows)
@@ -72,23 +208,49 @@ class PolicyState:
         self.users.append(users)
         self.queues.append(queues)
 
+    def trajectories(self, steps: Sequence[tuple[Tensor, ...]]) -> Trajectories:
+        """Of all steps since it began or restarted.
 
-class ProposalSteps:
-    """Serves by the proposals of a policy state: sampled, or their means without a generator."""
-
-    def __init__(
-        self, walk: PolicyState, generator: torch.Generator | None, *, feedback: bool
-    ) -> None:
-        self.walk, self.generator, self.feedback = walk, generator, feedback
-
-    def choose(self, state: State) -> Tensor:
-        return self.walk.choose(self.walk.propose(self.generator), state.blocked)
-
-    def observe(self, lists: Tensor, outcome: Outcome) -> None:  # noqa: ARG002
-        if self.feedback:
-            self.walk.observe(outcome)
+        steps: for each (b,) index, (b, K d) W, (b,) its log-probability, (b, K) lists, (b,) rewards
+        and (b, constraints) costs.
+        """
+        index, proposals, log_probs, lists, rewards, costs = (
+            torch.stack(column, 1) for column in zip(*steps, strict=True)
+        )
+        states = torch.cat(self.users), torch.cat(self.queues)
+        signals = rewards.to(log_probs), costs.to(log_probs)  # in the precision of the actor
+        return Trajectories(*states, index, proposals, log_probs, lists, *signals)
 
 
+@torch.no_grad()
+def rollout(
+    actor: Actor,
+    scenario: Scenario,
+    users: Tensor,
+    sensitive: Tensor,
+    *,
+    steps: int,
+    generator: torch.Generator,
+) -> Trajectories:
+    """One trajectory of `steps` lists for each of the users (b,), by sampled W."""
+    parts = []
+    for some in users.split(users_at_once(len(sensitive))):
+        state, feedback = scenario.begin(some, sensitive.device)  # line 6
+        policy, taken = PolicyState(actor, state, sensitive), []
+        for _ in range(steps):
+            index, proposal = policy.index, policy.proposal
+            W = proposal.sample(generator)  # line 8
+            lists = actor.choose(W, state.blocked, policy.features)  # line 9
+            outcome = advance(state, lists, feedback, sensitive)  # line 10
+            cost = outcome.cost[:, None]  # of the only constraint
+            taken.append((index, W, proposal.log_prob(W), lists, outcome.reward, cost))
+            policy.observe(outcome)  # line 11
+            state = outcome.state
+        parts.append(policy.trajectories(taken))
+    return Trajectories.join(parts)
+
+
+@torch.no_grad()
 def serve(
     actor: Actor,
     scenario: Scenario,
@@ -98,15 +260,26 @@ def serve(
     generator: torch.Generator | None,
     feedback: bool,
 ) -> Tensor:
-    """(n_users, length) items shown; without `feedback` the policy sees the first state only."""
+    """(n_users, length) items shown to all users of a scenario, whole lists at a time.
 
-    def begin(state: State, _: Feedback) -> ProposalSteps:
-        return ProposalSteps(PolicyState(actor, state, sensitive), generator, feedback=feedback)
-
-    chunks = torch.arange(scenario.n_users).split(users_at_once(len(sensitive)))
-    return torch.cat(
-        [serve_interactively(scenario, some, sensitive, begin, length=length)[0] for some in chunks]
-    )
+    generator: W is sampled; None: W is the mean.  feedback: if not, the policy sees the first state
+    only.
+    """
+    parts = []
+    for some in torch.arange(scenario.n_users).split(users_at_once(len(sensitive))):
+        state, answers = scenario.begin(some, sensitive.device)
+        policy, shown = PolicyState(actor, state, sensitive), []
+        for _ in range(0, length, actor.list_length):
+            proposal = policy.proposal
+            W = proposal.mean if generator is None else proposal.sample(generator)
+            lists = actor.choose(W, state.blocked, policy.features)
+            outcome = advance(state, lists, answers, sensitive)
+            if feedback:
+                policy.observe(outcome)
+            state = outcome.state
+            shown.append(lists)
+        parts.append(torch.cat(shown, dim=1)[:, :length])
+    return torch.cat(parts)
 
 
 def served_ndcg(
@@ -123,82 +296,7 @@ def served_ndcg(
     return listed_ndcg(lists, torch.arange(len(lists)), scenario)
 
 
-# ---- Episodes of a policy that samples W ---------------------------------------------------------
-class Recorder:
-    """Records the steps of a policy and turns them into trajectories."""
-
-    def __init__(self) -> None:
-        self.columns: list[tuple[Tensor, ...]] = []
-
-    def note(
-        self,
-        index: Tensor,
-        proposal: Proposal,
-        sampled: Tensor,
-        lists: Tensor,
-        reward: Tensor,
-        costs: Tensor,
-    ) -> None:
-        """Record one step: the state and policy it began with, the action and its outcome."""
-        log_prob = proposal.log_prob(sampled)
-        self.columns.append((index, sampled, log_prob, lists, reward, costs))
-
-    def trajectories(self, walk: PolicyState) -> Trajectories:
-        """Of all steps recorded since the policy state began or restarted."""
-        index, proposals, log_probs, lists, rewards, costs = (
-            torch.stack(column, 1) for column in zip(*self.columns, strict=True)
-        )
-        states = torch.cat(walk.users), torch.cat(walk.queues)
-        signals = rewards.to(log_probs), costs.to(log_probs)  # in the precision of the actor
-        return Trajectories(*states, index, proposals, log_probs, lists, *signals)
-
-
-class _RecordedSteps:
-    """Steps by sampled proposals; records all that learning needs."""
-
-    def __init__(self, walk: PolicyState, generator: torch.Generator) -> None:
-        self.walk, self.generator, self.recorder = walk, generator, Recorder()
-
-    def choose(self, state: State) -> Tensor:
-        walk = self.walk
-        self.begun_with = walk.index, walk.proposal
-        self.sampled = walk.propose(self.generator)
-        return walk.choose(self.sampled, state.blocked)
-
-    def observe(self, lists: Tensor, outcome: Outcome) -> None:
-        self.walk.observe(outcome)
-        cost = outcome.cost[:, None]  # of the only constraint
-        index, proposal = self.begun_with
-        self.recorder.note(index, proposal, self.sampled, lists, outcome.reward, cost)
-
-
-@torch.no_grad()
-def rollout(
-    actor: Actor,
-    scenario: Scenario,
-    users: Tensor,
-    sensitive: Tensor,
-    *,
-    steps: int,
-    generator: torch.Generator,
-) -> Trajectories:
-    """One trajectory of `steps` lists for each of the users."""
-
-    def recorded(some: Tensor) -> Trajectories:
-        _, taken = serve_interactively(
-            scenario,
-            some,
-            sensitive,
-            lambda state, _: _RecordedSteps(PolicyState(actor, state, sensitive), generator),
-            length=steps * actor.list_length,
-        )
-        return taken.recorder.trajectories(taken.walk)
-
-    chunks = users.split(users_at_once(len(sensitive)))
-    return Trajectories.join([recorded(some) for some in chunks])
-
-
-# ---- Episodes of a policy that samples items -----------------------------------------------------
+# ---- A policy that samples items -----------------------------------------------------------------
 @torch.no_grad()
 def rollout_items(
     actor: Actor,
@@ -211,114 +309,62 @@ def rollout_items(
     attention: Tensor,
     generator: torch.Generator,
 ) -> Trajectories:
-    """One trajectory of `steps` lists for each user of the opening.
+    """One trajectory of `steps` lists for each user of the opening, by sampled items.
 
     A hit or a sensitive item in slot k counts by the attention (K,) that the slot gets.
     """
-    _, taken = serve_interactively(
-        scenario,
-        opening.users,
-        sensitive,
-        lambda state, feedback: _ItemSteps(
-            _ItemWalk(actor, state, opening.menus, feedback, temperature),
-            sensitive,
-            attention,
-            generator,
-        ),
-        length=steps * actor.list_length,
-    )
-    return taken.trajectories()
 
+    def logits_of(users: Tensor, queues: Tensor, candidates: CandidateSet) -> Tensor:
+        weights = rows_of(actor(users, queues), actor.list_length)
+        return candidates.logits(weights) / temperature  # (b, K, C)
 
-class _ItemSteps:
-    """Steps by sampled items; records all that learning needs."""
+    state, feedback = scenario.begin(opening.users, sensitive.device)
+    candidates, queues = opening.menus, actor.items.remember(state.queue)
+    items, open_items = candidates.items.clone(), candidates.items >= 0  # (b, C) of present states
+    logits = logits_of(state.users, queues, candidates)
+    index = torch.arange(len(state.users)).to(state.users)  # (b,) present state of each user
+    # distinct states so far: their users, queues, candidates, and which of these are liked
+    visited = [(state.users, queues, candidates, feedback.answer(items))]
+    n_states, taken = len(queues), []
+    for _ in range(steps):
+        chosen = draw(logits, open_items, generator)  # line 8: (b, K) places
+        lists = items.gather(1, chosen.clamp(min=0)).masked_fill(chosen < 0, -1)
+        outcome = advance(state, lists, feedback, sensitive)
+        state = outcome.state
+        log_prob = ItemPolicy.of(logits, allowed_by_slot(open_items, chosen)).log_prob(chosen)
+        shown = (lists >= 0) & sensitive[lists.clamp(min=0)]
+        reward, cost = outcome.hits.float() @ attention, shown.float() @ attention
+        taken.append((index, log_prob, lists, reward, cost[:, None], open_items, chosen))
 
-    def __init__(
-        self, walk: "_ItemWalk", sensitive: Tensor, attention: Tensor, generator: torch.Generator
-    ) -> None:
-        self.walk, self.sensitive = walk, sensitive
-        self.attention, self.generator = attention, generator
-        self.columns: list[tuple[Tensor, ...]] = []
-
-    def choose(self, state: State) -> Tensor:  # noqa: ARG002  # the walk keeps its own
-        walk = self.walk
-        self.begun_with = walk.index, walk.open_items
-        self.chosen = draw(walk.logits, walk.open_items, self.generator)
-        policy = ItemPolicy.of(walk.logits, allowed_by_slot(walk.open_items, self.chosen))
-        self.log_prob = policy.log_prob(self.chosen)
-        items = walk.items.gather(1, self.chosen.clamp(min=0))
-        return items.masked_fill(self.chosen < 0, -1)
-
-    def observe(self, lists: Tensor, outcome: Outcome) -> None:
-        shown = (lists >= 0) & self.sensitive[lists.clamp(min=0)]
-        reward, cost = outcome.hits.float() @ self.attention, shown.float() @ self.attention
-        index, open_items = self.begun_with
-        self.columns.append(
-            (index, self.log_prob, lists, reward, cost[:, None], open_items, self.chosen)
-        )
-        self.walk.observe(outcome, self.chosen, self.sensitive)
-
-    def trajectories(self) -> Trajectories:
-        walk = self.walk
-        index, log_probs, lists, rewards, costs, open_steps, places = (
-            torch.stack(column, 1) for column in zip(*self.columns, strict=True)
-        )
-        menus = type(walk.passed[0]).join(walk.passed)
-        in_group = (menus.items >= 0) & self.sensitive[menus.items.clamp(min=0)]
-        return Trajectories(
-            torch.cat(walk.users),
-            torch.cat(walk.queues),
-            index,
-            proposals=rewards.new_zeros(*rewards.shape, 0),
-            log_probs=log_probs,
-            lists=lists,
-            rewards=rewards,
-            costs=costs,
-            menus=MenuRecord(menus, torch.cat(walk.liked), in_group, open_steps, places),
-        )
-
-
-class _ItemWalk:
-    """Users along their trajectories; a like leads to a new state with a new menu."""
-
-    def __init__(
-        self,
-        actor: Actor,
-        state: State,
-        menus: CandidateSet,
-        feedback: Feedback,
-        temperature: float,
-    ) -> None:
-        self.actor, self.feedback, self.temperature = actor, feedback, temperature
-        queues = actor.items.remember(state.queue)
-        self.users, self.queues, self.passed = [state.users], [queues], [menus]
-        self.items, self.open_items = menus.items.clone(), menus.items >= 0
-        self.logits = self._logits(state.users, queues, menus)
-        self.liked = [feedback.answer(menus.items)]
-        self.index = torch.arange(len(state.users)).to(state.users)
-        self.n_states = len(state.users)
-
-    def observe(self, outcome: Outcome, chosen: Tensor, sensitive: Tensor) -> None:
-        self.open_items = close_all(self.open_items, chosen)
+        # Line 11: a like leads to a new state, with new candidates.
+        open_items = close_all(open_items, chosen)
         rows = outcome.hits.any(1).nonzero().squeeze(1)
         if not len(rows):
-            return
-        state = outcome.state
-        users, queue = state.users[rows], state.queue[rows]
-        menus = self.actor.items.menus(users, queue, state.blocked_sets.mask(rows), sensitive)
-        items = self.items.index_copy(0, rows, menus.items)
-        self.liked.append(self.feedback.answer(items)[rows])
-        self.items = items
-        self.open_items = self.open_items.index_copy(0, rows, menus.items >= 0)
-        queue = self.actor.items.remember(queue)
-        self.logits = self.logits.index_copy(0, rows, self._logits(users, queue, menus))
-        first, self.n_states = self.n_states, self.n_states + len(rows)
-        self.index = self.index.index_copy(0, rows, torch.arange(first, self.n_states).to(rows))
-        self.users.append(users)
-        self.queues.append(queue)
-        self.passed.append(menus)
+            continue
+        users, queues = state.users[rows], state.queue[rows]
+        candidates = actor.items.menus(users, queues, state.blocked_sets.mask(rows), sensitive)
+        items = items.index_copy(0, rows, candidates.items)
+        open_items = open_items.index_copy(0, rows, candidates.items >= 0)
+        queues = actor.items.remember(queues)
+        logits = logits.index_copy(0, rows, logits_of(users, queues, candidates))
+        index = index.index_copy(0, rows, torch.arange(n_states, n_states + len(rows)).to(rows))
+        visited.append((users, queues, candidates, feedback.answer(items)[rows]))
+        n_states += len(rows)
 
-    def _logits(self, users: Tensor, queues: Tensor, menus: CandidateSet) -> Tensor:
-        """(b, K, C)"""
-        weights = rows_of(self.actor(users, queues), self.actor.list_length)
-        return menus.logits(weights) / self.temperature
+    state_users, state_queues, sets, liked = zip(*visited, strict=True)
+    every = type(sets[0]).join(sets)
+    in_group = (every.items >= 0) & sensitive[every.items.clamp(min=0)]
+    indices, log_probs, shown_lists, rewards, costs, open_steps, places = (
+        torch.stack(column, 1) for column in zip(*taken, strict=True)
+    )
+    return Trajectories(
+        torch.cat(state_users),
+        torch.cat(state_queues),
+        indices,
+        proposals=rewards.new_zeros(*rewards.shape, 0),
+        log_probs=log_probs,
+        lists=shown_lists,
+        rewards=rewards,
+        costs=costs,
+        choices=Choices(every, in_group[:, :, None], open_steps, places, torch.cat(liked)),
+    )

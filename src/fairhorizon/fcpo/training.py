@@ -1,36 +1,49 @@
-"""The training of FCPO: the paper's Algorithm 1, round after round, to be stopped and resumed."""
+"""The training of FCPO: the paper's Algorithm 1, round after round, to be stopped and resumed.
+
+`Training.begin` fits the rankers or embeddings that a policy starts from, or `Training.resume`
+loads a checkpoint; `run` trains round by round, and `conclude` makes the policy that serves.
+"""
 
 import copy
+import os
+import signal
+import threading
 import time
-from collections.abc import Generator, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Protocol as Interface
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+from typing import Self
 
 import torch
 from torch import Tensor
 
-from fairhorizon.data.splits import Split
-from fairhorizon.errors import ConfigError
+from fairhorizon.data.splits import LATER, Split
+from fairhorizon.errors import ConfigError, ModelError
 from fairhorizon.fcpo.config import FcpoConfig, attention_of
+from fairhorizon.fcpo.fitted import FittedPolicy
 from fairhorizon.fcpo.learner import Learner
 from fairhorizon.fcpo.networks import (
+    NO_PRICE,
     Actor,
-    EmbeddedItems,
-    HistoryEncoder,
-    StateEncoder,
-    gaussian_actor,
-    softmax_actor,
+    build_actor,
+    numbers_of_items,
+    numbers_of_users,
+    queue_length,
 )
-from fairhorizon.fcpo.rollouts import rollout, rollout_items, served_ndcg
+from fairhorizon.fcpo.rollouts import Trajectories, rollout, rollout_items, served_ndcg
 from fairhorizon.fcpo.serving import (
     FEWEST_USERS,
     VALIDATION_LENGTH,
     ActorProbabilities,
+    better_weights,
     by_more_than_chance,
+    calibrate,
     gain_of_states,
+    largest_gini_reduction,
 )
-from fairhorizon.fcpo.trajectories import Trajectories
-from fairhorizon.fcpo.warm_start import NO_PRICE, start_from, where_unseen_begins
+from fairhorizon.fcpo.warm_start import fit_warm_start, of_part, restored_ensemble
 from fairhorizon.histories import UserItems
 from fairhorizon.limits.place_rule import PlaceRule
 from fairhorizon.rankers.candidates import (
@@ -39,17 +52,17 @@ from fairhorizon.rankers.candidates import (
     weights_by_cross_entropy,
 )
 from fairhorizon.rankers.ensemble import Ensemble
+from fairhorizon.rankers.mf import Mf
+from fairhorizon.recommenders.base import FitTask, Fitted, LogPart
 from fairhorizon.recommenders.interactive import listed_ndcg
 from fairhorizon.recommenders.lists.features import (
     EnsembleItems,
-    FeatureSource,
-    Opening,
     liked_items,
     open_menus,
     some_users,
 )
-from fairhorizon.recommenders.lists.item_lists import ItemLists
-from fairhorizon.recommenders.progress import RoundReport, StepDetails
+from fairhorizon.recommenders.lists.item_lists import NO_LIMIT, ItemLists
+from fairhorizon.recommenders.progress import SILENT, Listener, RoundReport, StepDetails
 from fairhorizon.simulation.dynamics import cost_limit
 from fairhorizon.simulation.feedback import (
     Scenario,
@@ -57,83 +70,21 @@ from fairhorizon.simulation.feedback import (
     training_scenario,
     validation_scenario,
 )
-
-
-# ---- Which round serves, and whether its policy kept the limit -----------------------------------
-@dataclass(frozen=True)
-class BestRound:
-    """The round whose policy serves, of a policy that is trained for one limit."""
-
-    number: int
-    share: float  # of the group in its training episodes
-    limit: float  # on that share
-    tolerance: float  # excess over the limit, as a share of it, that counts as kept
-    keeps_limit: bool  # within the limit and its tolerance
-
-    def __str__(self) -> str:
-        return (
-            f"round {self.number} serves, with {100 * self.share:.1f} % of the showings of the "
-            f"group in training episodes ({self.allowed})"
-        )
-
-    @property
-    def allowed(self) -> str:
-        """The limit and what counts as keeping it, in words."""
-        highest = min(1.0, self.limit * (1 + self.tolerance))
-        return (
-            f"limit {100 * self.limit:g} %; up to {100 * highest:.3g} % counts as kept, by "
-            f"cost_tolerance {self.tolerance:g}"
-        )
-
-    @property
-    def remark(self) -> str:
-        """What has to be said of a policy that serves although it broke the limit; or nothing."""
-        if self.keeps_limit:
-            return ""
-        return (
-            "no evaluated round of the training kept the limit, so the last one serves: round "
-            f"{self.number}, with {100 * self.share:.1f} % of the showings of the group "
-            f"({self.allowed})"
-        )
-
-
-def best_round(reports: Sequence[RoundReport], config: FcpoConfig) -> BestRound | None:
-    """The evaluated round that kept the limit and has the best NDCG, or else the last round.
-
-    None where there were no rounds, and where any level is served: what the episodes of such a
-    training cost says nothing about the lists.
-    """
-    if not reports or config.serves_any_level:
-        return None
-    tolerance, limit = config.cost_tolerance, config.limit_in_training
-    kept = {
-        report.round: (report.validation, -report.round)  # of equals, the first
-        for report in reports
-        if report.validation is not None and report.keeps_limit(tolerance)
-    }
-    number = max(kept, key=kept.__getitem__) if kept else reports[-1].round
-    chosen = next(report for report in reports if report.round == number)
-    return BestRound(
-        number,
-        share=chosen.cost / chosen.limit * limit,  # both are sums over an episode
-        limit=limit,
-        tolerance=tolerance,
-        keeps_limit=chosen.keeps_limit(tolerance),
-    )
-
+from fairhorizon.storage import below, load_model, save_model, understood
 
 # ---- Episodes and validation (lines 6-13), for each kind of policy -------------------------------
-MOST_USERS = 8192  # with stored menus
+MOST_USERS = 8192  # with stored candidates
 
 
-class Episodes(Interface):
-    """Lines 6-13 of Algorithm 1, and the validation."""
+def where_unseen_begins(histories: UserItems) -> Tensor:
+    """(n_users,) how many of a user's training items come before the later part.
 
-    def generate(self, generator: torch.Generator) -> Trajectories:
-        """Episodes of some users, under the present actor."""
-
-    def validate(self) -> float:
-        """NDCG of the lists of the present actor, on the validation items."""
+    The later part is the test items of `earlier_part`. In a log too short for any it is the last
+    item, which rankers used for early stopping only.
+    """
+    counts = histories.indptr.diff()
+    later = (counts // LATER).clamp(min=1)
+    return torch.where(counts > 1, counts - later, counts)
 
 
 def scenario_of(
@@ -150,25 +101,23 @@ def scenario_of(
     return training_scenario(items, queue_length, config.protocol, cuts)
 
 
-@dataclass
-class _Learning:
-    """The actor, its settings and its data."""
+class GaussianEpisodes:
+    """Episodes and validation of a policy that samples W."""
 
-    actor: Actor
-    config: FcpoConfig
-    items: UserItems  # training items
-    validation: Scenario
-    sensitive: Tensor
-    seed: int
-
-    def __post_init__(self) -> None:
-        """Nothing more to prepare."""
-
-
-class ProposalEpisodes(_Learning):
-    """Episodes of a policy that samples W."""
+    def __init__(
+        self,
+        actor: Actor,
+        config: FcpoConfig,
+        items: UserItems,
+        validation: Scenario,
+        sensitive: Tensor,
+        seed: int,
+    ) -> None:
+        self.actor, self.config, self.items = actor, config, items
+        self.validation, self.sensitive, self.seed = validation, sensitive, seed
 
     def generate(self, generator: torch.Generator) -> Trajectories:
+        """Episodes of some users, under the present actor."""
         config, items = self.config, self.items
         users = torch.arange(items.n_users)
         parts = []
@@ -191,6 +140,7 @@ class ProposalEpisodes(_Learning):
         return Trajectories.join(parts)
 
     def validate(self) -> float:
+        """NDCG of the lists of the present actor, on the validation items."""
         return served_ndcg(
             self.actor,
             self.validation,
@@ -200,19 +150,38 @@ class ProposalEpisodes(_Learning):
         )
 
 
-class MenuEpisodes(_Learning):
-    """Episodes of a policy over items. Rankers are fixed, so first menus are scored once."""
+class SoftmaxEpisodes:
+    """Episodes and validation of a policy over items.
 
-    def __post_init__(self) -> None:
-        generator = torch.Generator().manual_seed(self.seed)
-        length = self.validation.queue.shape[1]
-        self.scenario = scenario_of(self.items, self.config, length, generator)
-        self.opening = self._open(self.scenario, generator)
-        self.at_validation = self._open(self.validation, generator)
-        counts, rule = self.items.indptr.diff(), PlaceRule(self.config.limit_in_training)
-        self.lists = ItemLists(ActorProbabilities(self.actor), self.sensitive, counts, rule, None)
+    Rankers are fixed, so the candidates that episodes begin with are scored once, of at most
+    MOST_USERS users who like anything.
+    """
+
+    def __init__(
+        self,
+        actor: Actor,
+        config: FcpoConfig,
+        items: UserItems,
+        validation: Scenario,
+        sensitive: Tensor,
+        seed: int,
+    ) -> None:
+        self.actor, self.config = actor, config
+        self.validation, self.sensitive = validation, sensitive
+        generator = torch.Generator().manual_seed(seed)
+        self.scenario = scenario_of(items, config, validation.queue.shape[1], generator)
+        self.opening, self.at_validation = (
+            open_menus(
+                actor.items, scenario, some_users(scenario, MOST_USERS, generator), sensitive
+            )
+            for scenario in (self.scenario, validation)
+        )
+        rule = PlaceRule(config.limit_in_training)
+        counts = items.indptr.diff()
+        self.lists = ItemLists(ActorProbabilities(actor), sensitive, counts, rule, None)
 
     def generate(self, generator: torch.Generator) -> Trajectories:
+        """Episodes of some users, under the present actor."""
         config = self.config
         parts = []
         for _ in range(config.episodes_per_user):
@@ -232,23 +201,58 @@ class MenuEpisodes(_Learning):
         return Trajectories.join(parts)
 
     def validate(self) -> float:
-        users, menus = self.at_validation.users, self.at_validation.menus
+        """NDCG of the lists of the present actor, on the validation items."""
+        users, candidates = self.at_validation.users, self.at_validation.menus
         length = min(VALIDATION_LENGTH, len(self.sensitive))
         with torch.no_grad():
-            lists = self.lists.from_menus(menus, users, self.validation.queue[users], length)
+            lists = self.lists.from_menus(candidates, users, self.validation.queue[users], length)
         return listed_ndcg(lists, users, self.validation)
 
     def liked(self) -> Tensor:
-        """(users, C) bool: the items of the first menus that are liked in the episodes."""
+        """(users, C) bool: which of the first candidates are liked in the episodes."""
         return liked_items(self.opening, self.scenario)
-
-    def _open(self, scenario: Scenario, generator: torch.Generator) -> Opening:
-        """The menus of at most MOST_USERS users who like anything."""
-        users = some_users(scenario, MOST_USERS, generator)
-        return open_menus(self.actor.items, scenario, users, self.sensitive)
 
 
 # ---- Algorithm 1 ---------------------------------------------------------------------------------
+KIND = "fcpo-checkpoint"
+CHECKPOINT = "checkpoint.safetensors"  # in the folder of a training
+CHECKPOINT_EVERY = 10  # rounds
+
+
+def _check_there(path: Path) -> None:
+    if not path.exists():
+        raise ModelError(f"{path}: there is no checkpoint (leave out --resume to start again)")
+
+
+def begun_with(path: Path) -> tuple[FcpoConfig, int]:
+    """The settings and the seed of the training that a checkpoint holds."""
+    _check_there(path)
+    with understood(path):
+        _, description = load_model(path, KIND)
+        return FcpoConfig.from_file(description["config"]), int(description["seed"])
+
+
+@contextmanager
+def _patient_interrupt(wanted: bool) -> Iterator[threading.Event]:
+    """The first Ctrl-C only asks to stop after the present round; a second one stops at once."""
+    pressed = threading.Event()
+    if not wanted or threading.current_thread() is not threading.main_thread():
+        yield pressed
+        return
+
+    def ask(_number: int, _frame: FrameType | None) -> None:
+        pressed.set()
+        # Not print, which may be in the middle of a line of its own when the signal comes.
+        os.write(2, b"\nstopping after this round; Ctrl-C again stops at once\n")
+        signal.signal(signal.SIGINT, previous)
+
+    previous = signal.signal(signal.SIGINT, ask)
+    try:
+        yield pressed
+    finally:
+        signal.signal(signal.SIGINT, previous)
+
+
 Tensors = dict[str, Tensor]
 
 
@@ -264,13 +268,24 @@ class Training:
         sensitive: Tensor,
         seed: int,
         pretraining_rmse: float | None,
-        panel: Ensemble | None = None,
+        ensemble: Ensemble | None = None,
     ) -> None:
+        """vectors: (n_users, d) and (n_items, d), of what the encoder knows of users and items.
+
+        sensitive: (n_items,) bool, the group, on the device to train on.
+        ensemble: the rankers that the policy learns with; None: it is over embeddings.
+        """
         self.split, self.config, self.seed, self.sensitive = split, config, seed, sensitive
-        self.pretraining_rmse, self.panel = pretraining_rmse, panel
+        self.pretraining_rmse, self.ensemble = pretraining_rmse, ensemble
+        # The rankers of the whole log, where they are fitted already.
+        self.serving: Ensemble | None = None
+        self.fitted: Fitted = {}
+        self.listener: Listener = SILENT
+        self.checkpoint: Path | None = None  # the file; None: nothing is kept
+        self.stopped = False
         self.fingerprint = split.train.fingerprint()
         items = UserItems.of(split.train)
-        length = queue_length(config, panel)
+        length = queue_length(config, ensemble)
         validation = validation_scenario(split, length, config.protocol)
         self.can_validate = len(validation.positive.items) > 0
         slots = float(attention_of(config).sum())
@@ -279,10 +294,12 @@ class Training:
         # Line 3: random theta, omega and phi; line 4: an empty replay buffer.
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            self.actor = build_actor(config, *vectors, panel).to(sensitive.device)
+            self.actor = build_actor(config, *vectors, ensemble).to(sensitive.device)
             self.learner = Learner(self.actor, config)
-        kind = MenuEpisodes if config.policy == "softmax" else ProposalEpisodes
-        self.episodes: Episodes = kind(self.actor, config, items, validation, sensitive, seed)
+        kind = SoftmaxEpisodes if config.policy == "softmax" else GaussianEpisodes
+        self.episodes: GaussianEpisodes | SoftmaxEpisodes = kind(
+            self.actor, config, items, validation, sensitive, seed
+        )
         self.reports: list[RoundReport] = []
         self.best: Tensors = {}
         self.best_validation = -1.0
@@ -295,19 +312,19 @@ class Training:
         Weights that were chosen on the log by the lists they give keep their ratios.
         """
         episodes = self.episodes
-        if isinstance(episodes, MenuEpisodes) and isinstance(
+        if isinstance(episodes, SoftmaxEpisodes) and isinstance(
             episodes.opening.menus, ScoredCandidates
         ):
             menus, liked = episodes.opening.menus, episodes.liked()
-            if self.config.adapt and self.panel is not None:
-                self.weigh(fit_temperature(self.panel.weights, menus, liked))
+            if self.config.adapt and self.ensemble is not None:
+                self.weigh(fit_temperature(self.ensemble.weights, menus, liked))
             else:
                 self.weigh(weights_by_cross_entropy(menus, liked))
 
     def weigh(self, weights: Sequence[float]) -> None:
         """Begin with these weights of the rankers, one for each of the ensemble."""
-        assert self.panel is not None
-        self.panel = self.panel.weighed(weights)
+        assert self.ensemble is not None
+        self.ensemble = self.ensemble.weighed(weights)
         self.actor.begin_with([*weights, NO_PRICE])
 
     @torch.enable_grad()
@@ -319,9 +336,9 @@ class Training:
         a small part of the time that rounds take.
         """
         config, episodes = self.config, self.episodes
-        chosen_on_log = config.adapt and self.panel is not None
+        chosen_on_log = config.adapt and self.ensemble is not None
         asked = chosen_on_log and not config.always_train
-        if not asked or self.finished or self.reports or not isinstance(episodes, MenuEpisodes):
+        if not asked or self.finished or self.reports or not isinstance(episodes, SoftmaxEpisodes):
             return ""
         users = len(episodes.opening.users)
         if users < FEWEST_USERS:
@@ -366,10 +383,98 @@ class Training:
             )
         self.config = config
 
+    # ---- From the first round to the last --------------------------------------------------------
+    @classmethod
+    def begin(cls, task: FitTask, config: FcpoConfig, sensitive: Tensor, seed: int) -> Self:
+        """A training before its first round, from rankers or else from pretrained embeddings.
+
+        sensitive: (n_items,) bool, the group, on the device to train on.
+        """
+        split, listener = task.split, task.listener
+        if config.list_length * config.horizon > split.train.n_items:
+            raise ConfigError(
+                f"{config.horizon} lists of {config.list_length} need more than the "
+                f"{split.train.n_items} items there are (set a smaller horizon or list_length)"
+            )
+        if not config.warm_start:
+            # As in the paper: random weights over the embeddings of a factorisation.
+            listener.stage(f"{split.name}: pretraining the embeddings", metric="RMSE")
+            pmf = Mf(config.pmf, seed=seed).fit(split, on_epoch=listener.epoch)
+            listener.stage(f"PMF validation RMSE {pmf.validation_rmse_:.4f}")
+            training = cls(
+                split,
+                config,
+                vectors=(pmf.user_vectors_, pmf.item_vectors_),
+                sensitive=sensitive,
+                seed=seed,
+                pretraining_rmse=pmf.validation_rmse_,
+            )
+            return training._of_task(task)
+        start = fit_warm_start(split, config, seed, task.fitted, listener)
+        taken = torch.from_numpy(split.train.item_counts())
+        histories = torch.from_numpy(split.train.user_counts())
+        training = cls(
+            split,
+            config,
+            vectors=(numbers_of_users(histories), numbers_of_items(taken, sensitive)),
+            sensitive=sensitive,
+            seed=seed,
+            pretraining_rmse=None,
+            ensemble=start.learning,
+        )
+        training.weigh_rankers()
+        training.serving = start.serving
+        return training._of_task(task)
+
+    @classmethod
+    def resume(cls, task: FitTask, config: FcpoConfig, sensitive: Tensor, seed: int) -> Self:
+        """The training of a checkpoint; only how long to train may differ from what it began as."""
+        assert task.checkpoint is not None
+        file = task.checkpoint / CHECKPOINT
+        training = cls.load(file, task.split, sensitive.device)
+        training.extend(config)
+        if seed != training.seed:
+            raise ConfigError(
+                f"--seed {seed}: the checkpoint has seed {training.seed} (leave it out)"
+            )
+        if not torch.equal(training.sensitive, sensitive):
+            raise ConfigError(
+                f"{file}: was trained with other groups (give the same --group-column, "
+                "--sensitive, --item-table and --set popular_share)"
+            )
+        return training._of_task(task)
+
+    def _of_task(self, task: FitTask) -> Self:
+        self.fitted, self.listener = task.fitted, task.listener
+        self.checkpoint = None if task.checkpoint is None else task.checkpoint / CHECKPOINT
+        return self
+
+    def run(self) -> None:
+        """Train to the end, or until Ctrl-C where there is a checkpoint to resume from."""
+        with (
+            _patient_interrupt(self.checkpoint is not None) as interrupted,
+            closing(self.rounds()) as rounds,
+        ):
+            for report in rounds:
+                if interrupted.is_set() or self.listener.stop:
+                    self.stopped = True
+                    break
+                if self.checkpoint is not None and report.round % CHECKPOINT_EVERY == 0:
+                    self.save(self.checkpoint)
+        if self.checkpoint is not None:
+            self.save(self.checkpoint)
+
     def rounds(self) -> Generator[RoundReport]:
-        """Train to the end; between two rounds everything may be saved or dropped."""
+        """The rounds that are left, one at a time; none where they could add nothing.
+
+        Between two rounds everything may be saved or dropped.
+        """
+        if why := self.look_for_gain():
+            self.listener.stage(f"no rounds of CPO: {why} (always_train runs them anyway)")
         while not self.finished:
-            yield self.round()
+            report = self.round()
+            self.listener.round(report)
+            yield report
 
     def round(self) -> RoundReport:
         """Lines 6-23 of Algorithm 1."""
@@ -406,28 +511,6 @@ class Training:
         self._keep_best(report)
         return report
 
-    def state(self) -> "TrainingState":
-        """Everything that has changed since the training began; not what it reuses of episodes."""
-        return TrainingState(
-            _copies(self.actor.named_parameters()),
-            _copies(self.learner.critics.state_dict().items()),
-            self.best,
-            self.generator.get_state(),
-            list(self.reports),
-            self.best_validation,
-            self.evaluations_since_best,
-        )
-
-    def restore(self, state: "TrainingState") -> None:
-        """Go on from the state of another training that began alike."""
-        self.actor.load_state_dict(state.actor, strict=False)
-        self.learner.critics.load_state_dict(state.critics)
-        self.best = state.best
-        self.generator.set_state(state.generator)
-        self.reports = list(state.reports)
-        self.best_validation = state.best_validation
-        self.evaluations_since_best = state.evaluations_since_best
-
     def _keep_best(self, report: RoundReport) -> None:
         if report.validation is None:
             return
@@ -449,61 +532,145 @@ class Training:
             actor.load_state_dict(self.best, strict=False)
         return actor
 
+    def conclude(self) -> FittedPolicy:
+        """The policy so far: the best on validation, else the present one.
+
+        A training that is finished ends with rankers fitted on the whole log; one that was stopped
+        keeps the rankers that it was trained with.
+        """
+        ensemble, finished = self.ensemble, self.finished
+        if finished and self.config.refits_rankers and ensemble is not None:
+            finished = not self.stopped
+            try:
+                ensemble = self._refitted(ensemble) if finished else ensemble
+            except KeyboardInterrupt:
+                if self.checkpoint is None:
+                    raise
+                finished = False
+        policy = FittedPolicy(
+            self.best_actor(),
+            self.sensitive,
+            torch.from_numpy(self.split.train.user_counts()),
+            ensemble,
+            None,
+            list(self.reports),
+            self.pretraining_rmse,
+            self.fingerprint,
+            validation=self.best_validation if self.best else None,
+            finished=finished,
+        )
+        items = policy.actor.items
+        if isinstance(items, EnsembleItems) and ensemble is not None:
+            policy.actor.items = replace(items, panel=ensemble)
+            policy.actor.without_price()
+        if self.config.policy == "softmax":
+            self._prepare(policy)
+        return policy
+
+    def _refitted(self, ensemble: Ensemble) -> Ensemble:
+        """The rankers, fitted on the whole training log."""
+        if self.serving is not None:
+            return self.serving.weighed(ensemble.weights)
+        names = ", ".join(ranker.method for ranker in ensemble.rankers)
+        self.listener.stage(f"{self.split.name}: fitting {names} on the whole training log")
+        ready = of_part(self.fitted, LogPart.WHOLE)
+        return ensemble.refitted(self.split, ready, self.listener.epoch)
+
+    def _prepare(self, policy: FittedPolicy) -> None:
+        """Settle on weights that hold for the rankers as they are now, and price the levels."""
+        config, seed = self.config, self.seed
+        length = queue_length(config, policy.ensemble)
+        states = validation_scenario(self.split, length, config.protocol)
+        if isinstance(policy.actor.items, EnsembleItems):
+            first = policy.actor.items.panel.weights
+            weights: tuple[float, ...] | None = first
+            if not self.no_rounds:
+                weights = better_weights(policy.lists(config), states, config, first, seed)
+            if weights is not None:
+                policy.actor.settle_on([*weights, NO_PRICE])
+                policy.settled = True
+        policy.spread_part = self._affordable_spread(policy)
+        policy.prices = calibrate(policy.lists(config), states, seed)
+
+    def _affordable_spread(self, policy: FittedPolicy) -> float:
+        """The part of the way to the Gini index of `spread` that accuracy can afford.
+
+        By what the rankers of the earlier part make of the later part.
+        """
+        config, episodes = self.config, self.episodes
+        target = policy.gini_target(config)
+        if target is None or not isinstance(episodes, SoftmaxEpisodes):
+            return 1.0
+        chances = ActorProbabilities(self.best_actor())
+        return largest_gini_reduction(
+            ItemLists(chances, self.sensitive, policy.histories, NO_LIMIT, None),
+            target,
+            episodes.opening,
+            episodes.scenario,
+            length=min(VALIDATION_LENGTH, len(self.sensitive)),
+            limit=config.limit_in_training,
+            cost=config.spread_cost,
+        )
+
+    # ---- Checkpoints: a training on disk, between two rounds -------------------------------------
+    def save(self, path: Path) -> None:
+        """Write a checkpoint; `load` continues from it bit for bit."""
+        parts = {
+            "actor": self.actor.state_dict(),  # with what is never trained: the embeddings
+            "critics": self.learner.critics.state_dict(),
+            "best": self.best,
+            "buffer": self.learner.buffer.tensors(),
+        }
+        tensors = {
+            f"{part}.{name}": value.detach()
+            for part, some in parts.items()
+            for name, value in some.items()
+        }
+        tensors |= {"sensitive": self.sensitive, "generator": self.generator.get_state()}
+        description = {
+            "config": self.config.model_dump(mode="json"),
+            "seed": self.seed,
+            "fingerprint": self.fingerprint,
+            "pretraining_rmse": self.pretraining_rmse,
+            "reports": [report.stored() | {"seconds": report.seconds} for report in self.reports],
+            "best_validation": self.best_validation,
+            "evaluations_since_best": self.evaluations_since_best,
+            "ensemble": None if self.ensemble is None else self.ensemble.description(),
+        }
+        if self.ensemble is not None:
+            tensors |= self.ensemble.tensors()
+        save_model(path, KIND, tensors, description)
+
+    @classmethod
+    def load(cls, path: Path, split: Split, device: torch.device) -> Self:
+        """The training that `save` wrote; refused on other data."""
+        _check_there(path)
+        with understood(path):
+            tensors, description = load_model(path, KIND)
+            if description["fingerprint"] != split.train.fingerprint():
+                raise ModelError(
+                    f"{path}: was trained on other data (resume with the same --data and split)"
+                )
+            own, stored = below("actor.", tensors), description["ensemble"]
+            training = cls(
+                split,
+                FcpoConfig.from_file(description["config"]),
+                vectors=(own["encoder.user_vectors"], own["encoder.item_vectors"][:-1]),
+                sensitive=tensors["sensitive"].to(device),
+                seed=description["seed"],
+                pretraining_rmse=description["pretraining_rmse"],
+                ensemble=None if stored is None else restored_ensemble(tensors, stored),
+            )
+            training.actor.load_state_dict(own)
+            training.learner.critics.load_state_dict(below("critics.", tensors))
+            training.learner.buffer.restore(below("buffer.", tensors), device)
+            training.best = below("best.", tensors)
+            training.generator.set_state(tensors["generator"])
+            training.reports = [RoundReport(**report) for report in description["reports"]]
+            training.best_validation = description["best_validation"]
+            training.evaluations_since_best = description["evaluations_since_best"]
+            return training
+
 
 def _copies(parameters: Iterable[tuple[str, Tensor]]) -> Tensors:
     return {name: value.detach().clone().cpu() for name, value in parameters}
-
-
-@dataclass(frozen=True)
-class TrainingState:
-    """A training between two rounds, apart from its data and settings."""
-
-    actor: Tensors  # parameters
-    critics: Tensors
-    best: Tensors  # parameters of the actor that is best on validation; none: no round is
-    generator: Tensor
-    reports: list[RoundReport]
-    best_validation: float
-    evaluations_since_best: int
-
-
-@dataclass(frozen=True)
-class Trained:
-    """A training and the rankers that its policy serves with."""
-
-    training: Training
-    panel: Ensemble | None
-    finished: bool  # nothing is left to do
-
-
-# ---- The actor before its training ---------------------------------------------------------------
-GRU_LAYERS = 2  # of the encoder without a warm start
-
-
-def queue_length(config: FcpoConfig, panel: Ensemble | None) -> int:
-    """How much of a history the policy and its rankers look at."""
-    return config.history if panel is None else max(config.history, panel.queue_length)
-
-
-def build_actor(
-    config: FcpoConfig, users: Tensor, items: Tensor, panel: Ensemble | None = None
-) -> Actor:
-    """The actor before its training, with the head of its policy and its view of the items."""
-    encoder: StateEncoder | HistoryEncoder
-    view: FeatureSource
-    if panel is None:
-        encoder = StateEncoder(users, items, config.gru_hidden, GRU_LAYERS)
-        # the paper's W is a point among the embeddings, without a price of the group
-        view = EmbeddedItems(encoder, priced=config.policy == "softmax")
-    else:
-        encoder = HistoryEncoder(users, items)
-        view = EnsembleItems(panel, config.history, config.candidates)
-    hidden, length = config.actor_hidden, config.list_length
-    if config.policy == "softmax":
-        actor = softmax_actor(encoder, view, list_length=length, hidden=hidden)
-    else:
-        std = config.initial_std
-        actor = gaussian_actor(encoder, view, list_length=length, hidden=hidden, initial_std=std)
-    if panel is not None:
-        start_from(actor, panel, config.initial_std)
-    return actor.to(torch.float32)

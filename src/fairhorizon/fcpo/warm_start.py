@@ -12,11 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fairhorizon.data.splits import LATER, Split, earlier_part
+from fairhorizon.data.splits import Split, earlier_part
 from fairhorizon.errors import DataError
 from fairhorizon.fcpo.config import FcpoConfig
-from fairhorizon.fcpo.networks import Actor
-from fairhorizon.histories import UserItems
 from fairhorizon.limits.groups import popular_group
 from fairhorizon.rankers import RANKERS
 from fairhorizon.rankers.candidates import (
@@ -40,8 +38,6 @@ from fairhorizon.recommenders.base import Fitted, LogPart
 from fairhorizon.recommenders.progress import Listener
 from fairhorizon.settings import SettingsError
 from fairhorizon.simulation.feedback import validation_scenario
-
-NO_PRICE = 0.0
 
 
 def check_names(names: Sequence[str]) -> None:
@@ -196,22 +192,3 @@ def of_part(fitted: Fitted, part: LogPart) -> Ready:
 def restored_ensemble(tensors: dict[str, Tensor], description: dict[str, Any]) -> Ensemble:
     """The ensemble that was described and stored, of any rankers."""
     return Ensemble.from_parts(tensors, description, RANKERS)
-
-
-def start_from(actor: Actor, ensemble: Ensemble, initial_std: float) -> None:
-    """Begin with the weights of the ensemble and no price."""
-    actor.begin_with([*ensemble.weights, NO_PRICE])
-    with torch.no_grad():
-        # at first, the outputs should differ between states by no more than the noise
-        actor.head.weight.mul_(initial_std)
-
-
-def where_unseen_begins(histories: UserItems) -> Tensor:
-    """(n_users,) how many of a user's training items come before the later part.
-
-    The later part is the test items of `earlier_part`. In a log too short for any it is the last
-    item, which rankers used for early stopping only.
-    """
-    counts = histories.indptr.diff()
-    later = (counts // LATER).clamp(min=1)
-    return torch.where(counts > 1, counts - later, counts)

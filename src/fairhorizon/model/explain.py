@@ -85,8 +85,8 @@ def explained(
     """The list of one person under the limits, compared with the list without them."""
     scenario = scenario_of(state, Requests([person], None, RepeatRule()), retention)
     length = min(length, state.n_items)
-    served = state.serving.served(scenario, length=length)
-    plain = without_limits(state.free).served(scenario, length=length).lists[0]
+    served = state.serving.rank(scenario, length=length)
+    plain = without_limits(state.free).rank(scenario, length=length).lists[0]
     lists = served.lists[0][served.lists[0] >= 0]
     out = np.array([item for item in plain if item >= 0 and item not in lists], dtype=np.int64)
     because, parts = map(_texts, reasons(state, scenario, lists))

@@ -351,7 +351,7 @@ class ModelServer:
         guard = self._guarding(state.serving, length)
         with torch.inference_mode():
             scenario = scenario_of(state, requests, self._model.retention_for(self._value))
-            served = state.serving.served_one_by_one(scenario, length, guard)
+            served = state.serving.rank_one_by_one(scenario, length, guard)
         return frame_of(state, asked, served)
 
     def _guarding(self, recommender: Recommender, length: int) -> ExposureGuard:

@@ -17,10 +17,10 @@ from fairhorizon.data.columns import (
     to_times,
     to_weights,
 )
-from fairhorizon.data.frames import ROWS, from_arrays, idle_ids
+from fairhorizon.data.frames import ROWS, as_frame, from_arrays, idle_ids
 from fairhorizon.data.interactions import Interactions, all_rows
 from fairhorizon.data.items import ItemTable
-from fairhorizon.data.loading import as_frame, load_items
+from fairhorizon.data.loading import load_items
 from fairhorizon.errors import DataError
 
 

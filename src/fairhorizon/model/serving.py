@@ -411,7 +411,7 @@ def serve(
     if not requests.persons:
         return RankedLists(np.empty((0, length), dtype=np.int64))
     scenario = scenario_of(state, requests, retention)
-    return state.serving.served(scenario, length=min(length, state.n_items))
+    return state.serving.rank(scenario, length=min(length, state.n_items))
 
 
 def warn_if_broken(state: ServingState, served: RankedLists) -> None:

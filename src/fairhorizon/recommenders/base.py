@@ -63,7 +63,7 @@ class RankedLists:
         return RankedLists, (self.lists, self.values, self.scores, dict(self.prices))
 
     @classmethod
-    def of(
+    def from_tensors(
         cls,
         lists: Tensor,
         *,
@@ -129,10 +129,10 @@ class BlockServing(Interface):
 class EachAlone:
     """Every user's list depends on nobody else: a block is its lists."""
 
-    served: Callable[[Scenario, int], RankedLists]
+    rank: Callable[[Scenario, int], RankedLists]
 
     def block(self, scenario: Scenario, length: int, users: int) -> RankedLists:  # noqa: ARG002
-        return self.served(scenario, length)
+        return self.rank(scenario, length)
 
     def serve_blocks(self, blocks: Blocks, length: int) -> RankedLists:  # noqa: ARG002
         return joined(blocks.map(_itself))
@@ -199,7 +199,7 @@ class FitTask:
 
 @dataclass(frozen=True)
 class ServingPlan:
-    """How a recommender serves in a long run; the parameters of `Recommender.server`."""
+    """How a recommender serves in a long run; the parameters of `Recommender.online`."""
 
     limits: Sequence[StepLimit] = ()
     list_length: int | None = None  # None: as trained, else 1
@@ -219,7 +219,7 @@ class ServingPlan:
             )
 
     def check_list_length(self, method: str, own: int) -> None:
-        """For agents that are trained for lists of one length."""
+        """Refuse another length than that of the training, for methods that are trained for one."""
         if self.list_length not in (None, own):
             raise ConfigError(
                 f"{method} was trained for lists of {own} and cannot serve lists of "
@@ -252,18 +252,18 @@ class Capabilities:
     limits: bool = False  # keeps several limits at once in the long run
     requests: bool = False  # serves users one by one under a limit on all of them
     worth: bool = False  # its lists are made of values, which the worth of a user can multiply
-    long_run: bool = True  # has a server
+    long_run: bool = True  # serves in a long run
     rounds: bool = False  # its level is for a whole round of a long run
-    kinds: bool = False  # its server needs to know the kinds of items
+    kinds: bool = False  # in a long run it needs to know the kinds of items
 
 
 class Recommender(ABC):
-    """Makes lists for users: an agent of `methods.AGENTS`, or a ranker, re-ranked or not."""
+    """Makes lists for users: one of `methods.RECOMMENDERS`, or a ranker, re-ranked or not."""
 
     kind: ClassVar[str]  # of its model files
-    presets: ClassVar[Mapping[str, Settings]] = MappingProxyType({})  # of an agent, default first
+    presets: ClassVar[Mapping[str, Settings]] = MappingProxyType({})  # the default first
     fixed: ClassVar[Mapping[str, tuple[str, ...]]] = MappingProxyType({})  # settings, by preset
-    level_setting: ClassVar[str] = ""  # of an agent with a level: the setting that it is
+    level_setting: ClassVar[str] = ""  # the setting that its level is
 
     seed: int
     fingerprint_: str  # of the training log
@@ -276,7 +276,7 @@ class Recommender(ABC):
 
     @classmethod
     def configured(cls, config: Settings, seed: int) -> Self:  # noqa: ARG003
-        """An agent before its fit."""
+        """The method with these settings, before its fit."""
         raise ConfigError(f"{cls.kind} is not built from settings alone")
 
     @property
@@ -397,10 +397,10 @@ class Recommender(ABC):
         Without feedback a user's whole list is made at once. With it, what is liked enters the
         user's history before the next items are chosen. The seed is that of the fit unless given.
         """
-        return self.served(scenario, length=length, feedback=feedback, seed=seed).lists
+        return self.rank(scenario, length=length, feedback=feedback, seed=seed).lists
 
     @abstractmethod
-    def served(
+    def rank(
         self, scenario: Scenario, *, length: int, feedback: bool = False, seed: int | None = None
     ) -> RankedLists:
         """The same lists with the values and scores of their items and the prices of the limits."""
@@ -411,22 +411,22 @@ class Recommender(ABC):
 
     def recommend_one_by_one(self, scenario: Scenario, *, length: int) -> NDArray[np.int64]:
         """Lists as requests come: after each the limit holds for all that was shown so far."""
-        return self.served_one_by_one(scenario, length, self.request_guard(length)).lists
+        return self.rank_one_by_one(scenario, length, self.request_guard(length)).lists
 
     def request_guard(self, length: int) -> ExposureGuard:  # noqa: ARG002
         """What keeps its limits over requests, before the first; a price is for one length."""
-        raise self._serves_alone("--one-by-one")
+        raise self._no_requests("--one-by-one")
 
-    def served_one_by_one(
+    def rank_one_by_one(
         self,
         scenario: Scenario,  # noqa: ARG002
         length: int,  # noqa: ARG002
         guard: ExposureGuard,  # noqa: ARG002
     ) -> RankedLists:
         """Lists as requests come, counted by a guard of `request_guard`."""
-        raise self._serves_alone("--one-by-one")
+        raise self._no_requests("--one-by-one")
 
-    def _serves_alone(self, option: str) -> ConfigError:
+    def _no_requests(self, option: str) -> ConfigError:
         return ConfigError(f"{self.method} serves every user alone (leave out {option})")
 
     def item_values(self, scenario: Scenario, *, length: int) -> ValuedItems:  # noqa: ARG002
@@ -473,7 +473,7 @@ class Recommender(ABC):
         """What is trained of this model, serving as another one that need not be fitted."""
         return self
 
-    def server(
+    def online(
         self,
         limits: Sequence[StepLimit] = (),
         *,
@@ -496,11 +496,11 @@ class Recommender(ABC):
         plan = ServingPlan(limits, list_length, round_length, retrain_on, learn, seed, kinds)
         if retrain_on is not None:
             plan.check_log(self.method, self.fingerprint_)
-        return self._server(plan)
+        return self._online(plan)
 
     @abstractmethod
-    def _server(self, plan: ServingPlan) -> OnlineRecommender:
-        """The server of the plan."""
+    def _online(self, plan: ServingPlan) -> OnlineRecommender:
+        """The model at work, as planned."""
 
     def summary(self) -> str:
         """What the fit has led to, in a few words; empty where there is nothing to say."""

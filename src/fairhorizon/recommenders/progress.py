@@ -57,7 +57,7 @@ class Listener:
         """One epoch of a ranker or of embeddings, and the metric of the stage."""
 
     def round(self, report: RoundReport) -> None:
-        """One round of an agent that is trained in rounds."""
+        """One round of a method that is trained in rounds."""
 
 
 class PrintedProgress(Listener):

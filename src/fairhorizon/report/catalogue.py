@@ -12,7 +12,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from fairhorizon.methods import AGENTS, Method, MethodError, build, presets_of
+from fairhorizon.methods import RECOMMENDERS, Method, MethodError, build, presets_of
 from fairhorizon.rankers import RANKERS
 from fairhorizon.rerank import RERANKERS
 from fairhorizon.settings import Choice, Search, Settings, searched
@@ -97,7 +97,7 @@ def all_methods() -> list[Entry]:
     """Rankers, re-rankers, agents and presets, in this order."""
     rankers = [_entry(name, Kind.RANKER, RANKERS[name]) for name in RANKERS]
     rerankers = [_entry(name, Kind.RERANKER, RERANKERS[name]) for name in RERANKERS]
-    agents = [_entry(name, Kind.AGENT, AGENTS[name]) for name in AGENTS]
+    agents = [_entry(name, Kind.AGENT, RECOMMENDERS[name]) for name in RECOMMENDERS]
     presets = [
         Entry(name, Kind.PRESET, PRESET_SUMMARIES.get(name, agent.summary), _takes_level(name))
         for agent in agents
@@ -204,8 +204,8 @@ def _level(method: Method) -> str | None:
         changed = {
             f"{method.reranker}.{key}": after[key] for key in after if after[key] != before[key]
         }
-    elif method.base in AGENTS and AGENTS[method.base].level_setting:
-        changed = {AGENTS[method.base].level_setting: SOME_LEVEL}
+    elif method.base in RECOMMENDERS and RECOMMENDERS[method.base].level_setting:
+        changed = {RECOMMENDERS[method.base].level_setting: SOME_LEVEL}
     else:
         return None
     given = ", ".join(f"{key}={_typed(value)}" for key, value in changed.items())

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fairhorizon.fcpo.config import FcpoConfig
-from fairhorizon.fcpo.networks import StateEncoder, gaussian_actor
+from fairhorizon.fcpo.networks import Actor, StateEncoder
 from fairhorizon.fcpo.online import OnlineFcpo
 from fairhorizon.histories import TableSets
 from fairhorizon.limits.counts import Exposure
@@ -119,7 +119,7 @@ def _untrained(alpha_prime: float, users: int, seed: int) -> OnlineFcpo:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         encoder = StateEncoder(torch.zeros(users, 1), torch.eye(len(NAMES)), 4, 1)
-        actor = gaussian_actor(encoder, list_length=LIST_LENGTH, hidden=(8, 8), initial_std=1.0)
+        actor = Actor(encoder, list_length=LIST_LENGTH, hidden=(8, 8), initial_std=1.0)
     limit = PopularityLimit(alpha_prime)
     return OnlineFcpo(actor, config, queue_length=1, limits=[limit], learn=True, seed=seed)
 

@@ -20,12 +20,13 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 from torch import Tensor
 
-from fairhorizon.data.sources import market_of
+from fairhorizon.data.synthetic import market_of
 from fairhorizon.datasets import DataSpec, bound_limits, item_attribute, key_of
 from fairhorizon.errors import ConfigError, ModelError, NoColumnError
 from fairhorizon.evaluation.long_term import LongRun, LongRunSettings
 from fairhorizon.evaluation.run_records import by_activity, choosing_users
-from fairhorizon.fcpo.online import OnlineFcpoWithRetention
+from fairhorizon.fcpo.online import OnlineFcpo
+from fairhorizon.fcpo.retention.model import RetentionModel
 from fairhorizon.files import write_json
 from fairhorizon.histories import check_table
 from fairhorizon.limits.counts import Exposure
@@ -33,7 +34,7 @@ from fairhorizon.limits.groups import attribute_values, values_of_items
 from fairhorizon.limits.language import POPULAR, GroupOf, Limit
 from fairhorizon.limits.resolved import ResolvedLimit
 from fairhorizon.limits.step_limits import PopularityLimit, StepLimit, step_limit
-from fairhorizon.methods import AGENTS, Method, longest_first
+from fairhorizon.methods import RECOMMENDERS, Method, longest_first
 from fairhorizon.metrics.shares import ROUNDING
 from fairhorizon.parallel.engine import TaskEngine
 from fairhorizon.parallel.processes import HERE
@@ -129,7 +130,7 @@ class UserSource:
         dataset = self.study.dataset()
         study = replace(self.study, settings={})
         model, _ = Task(study, (MEASURE,), 0).trained(dataset)
-        server = model.server([], list_length=1)
+        server = model.online([], list_length=1)
         users = self.users(steady, server.queue_length, seed=0)
         settings = LongRunSettings(steps=CALIBRATED_AFTER)
         run = LongRun(server, users, Exposure(dataset.split.train.item_counts()), settings)
@@ -351,7 +352,7 @@ class LongStudy:
     def key(self, method: Method, seed: int) -> str:
         """The same for runs that cannot differ."""
         own: list[object] = [self.round_length, self.retrains(method)]
-        if method.base in AGENTS and not self.retrains(method):
+        if method.base in RECOMMENDERS and not self.retrains(method):
             own = []  # they know no rounds
         if method.capabilities.limits or self.limits:  # whose excess is recorded for all methods
             own.append(self.limits.fingerprint(*self._limited()))
@@ -538,15 +539,15 @@ class LongTask:
             if record.keep(None if waiting else run.tensors):
                 yield record.progress()
         record.finish(run)
-        yield record.progress([*remarks, *run.server.remarks])
+        yield record.progress([*remarks, *run.recommender.remarks])
 
     def _begin(self) -> tuple[LongRun, list[str]]:
         """The run before its first step, and the remarks on its model."""
         study, dataset = self.long_study.study, self.long_study.study.dataset()
         model, _ = Task(study, (self.named.method,), self.seed).trained(dataset)
         run = self._run(model, self.seed, self.long_study.simulation)
-        if isinstance(run.server, OnlineFcpoWithRetention):
-            self._rehearse(model, run.server)
+        if isinstance(run.recommender, OnlineFcpo) and run.recommender.retention is not None:
+            self._rehearse(model, run.recommender, run.recommender.retention)
         return run, [*model.remarks_]
 
     def _run(
@@ -562,7 +563,7 @@ class LongTask:
         study, settings, dataset = long_study.study, long_study.settings, long_study.study.dataset()
         further = long_study.limits.steps(study.data, study.cache_dir, settings)
         main = long_study.limits.main(model.alpha_prime, settings)
-        server = model.server(
+        server = model.online(
             [main, *further] if model.capabilities.limits else [],
             list_length=settings.list_length,
             round_length=long_study.round_length,
@@ -580,7 +581,7 @@ class LongTask:
         choosing = choosing_users(users.n_users) if can_leave else None
         return LongRun(server, users, exposure, settings, further, activity, choosing)
 
-    def _rehearse(self, model: Recommender, server: OnlineFcpoWithRetention) -> None:
+    def _rehearse(self, model: Recommender, server: OnlineFcpo, retention: RetentionModel) -> None:
         """Let a policy with a horizon learn from recorded runs before the run that counts.
 
         They are of the same simulated users and under the same limits, with other answers, each
@@ -588,7 +589,7 @@ class LongTask:
         answers and departures; it knows no user and no item by name. Users of a log would be the
         test itself.
         """
-        long_study, retention = self.long_study, server.retention
+        long_study = self.long_study
         if long_study.simulation is None:
             return
         patience = server.config.looking_ahead.rehearsal_patience
@@ -603,8 +604,8 @@ class LongTask:
         for number in range(1, server.config.rehearsals + 1):
             seed = self.seed + SEEDS_APART * number
             run = self._run(model, seed, simulation, learn=False)
-            assert isinstance(run.server, OnlineFcpoWithRetention)
-            run.server.retention = retention
+            assert isinstance(run.recommender, OnlineFcpo)
+            run.recommender.retention = retention
             while not run.finished:
                 run.step()
             retention.learn()

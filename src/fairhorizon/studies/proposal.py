@@ -14,11 +14,10 @@ from numpy.typing import NDArray
 
 from fairhorizon.data.columns import Origin, to_times
 from fairhorizon.data.interactions import Interactions
-from fairhorizon.data.parts import first_file
-from fairhorizon.data.readers import Columns, ReaderOptions, read_item_attribute, who_is_served
-from fairhorizon.data.sources import is_named, load
+from fairhorizon.data.loading import is_named, load, load_items
+from fairhorizon.data.log_files import ReaderOptions, first_file, who_is_served
 from fairhorizon.data.splits import split
-from fairhorizon.data.tables import Table, read_table
+from fairhorizon.data.tables import Table, log_columns, read_table
 from fairhorizon.errors import DataError
 from fairhorizon.files import write_text
 from fairhorizon.limits.groups import (
@@ -72,7 +71,7 @@ def propose(
         table = _table(str(first_file(source)), reading)
         found = _found(table, reading)
         if found.get("timestamp") is None and (time := _only_time(table, found)) is not None:
-            found["timestamp"], reading = time, {**reading, "timestamp": time}
+            found["timestamp"], reading = time, {**reading, "time": time}
     others = [] if table is None else [c for c in table.frame.columns if c not in found.values()]
     in_log = [] if table is None else _of_items(table.frame, str(found["item"]), others)
     with_attributes: ReaderOptions = {**reading, "attributes": in_log}
@@ -80,12 +79,11 @@ def propose(
     described = dict(log.attributes)
     item_columns: list[str] = []
     if item_table is not None:
-        item_columns = _item_columns(item_table, reading)
+        encoding = reading.get("encoding", "utf-8")
+        items = load_items(item_table, item=reading.get("item"), encoding=encoding)
+        item_columns = list(items.columns)
         described = {
-            column: read_item_attribute(
-                item_table, log, attribute=column, encoding=reading.get("encoding", "utf-8")
-            )
-            for column in item_columns
+            column: items.attribute(column, log.item_ids.tolist()) for column in item_columns
         }
     counts = split(log).train.item_counts()
     of_log = float(counts[popular_group(counts)].sum() / counts.sum())
@@ -109,9 +107,7 @@ def _found(table: Table, reading: ReaderOptions) -> dict[str, str | None]:
     """The columns by role; those who are served are a session where one was named."""
     session, weight = reading.get("session"), reading.get("weight")
     who = who_is_served(reading.get("user"), session)
-    found = Columns(who, reading.get("item"), reading.get("rating"), reading.get("timestamp")).find(
-        table
-    )
+    found = log_columns(table, who, reading.get("item"), reading.get("rating"), reading.get("time"))
     if session is not None:
         found = {"session": found.pop("user"), **found}
     if weight is not None:
@@ -153,12 +149,6 @@ def _position(name: str | None, table: Table | None) -> str | int | None:
     if name is None or table is None or table.header or not name.isdecimal():
         return name
     return int(name)
-
-
-def _item_columns(path: Path, reading: ReaderOptions) -> list[str]:
-    table = read_table(path, encoding=reading.get("encoding", "utf-8"))
-    item = Columns(user=0, item=None if table.header else 0).find(table)["item"]
-    return [column for column in table.frame.columns if column != item]
 
 
 def _of_items(frame: pl.DataFrame, item: str, columns: Sequence[str]) -> list[str]:

@@ -29,7 +29,7 @@ from fairhorizon.limits.language import Limit
 from fairhorizon.limits.measured import limit_reached
 from fairhorizon.limits.resolved import ResolvedLimit
 from fairhorizon.limits.supported import check_supported
-from fairhorizon.methods import AGENTS, Method, build, load_method, longest_first, validates
+from fairhorizon.methods import RECOMMENDERS, Method, build, load_method, longest_first, validates
 from fairhorizon.parallel.engine import TaskEngine
 from fairhorizon.parallel.processes import HERE
 from fairhorizon.rankers import RANKERS
@@ -59,9 +59,9 @@ class Study:
     limits: tuple[ResolvedLimit, ...] = ()  # of methods that have no level and keep them
 
     def __post_init__(self) -> None:
-        unknown = sorted(set(self.settings) - {*RANKERS, *RERANKERS, *AGENTS})
+        unknown = sorted(set(self.settings) - {*RANKERS, *RERANKERS, *RECOMMENDERS})
         if unknown:
-            known = ", ".join((*RANKERS, *RERANKERS, *AGENTS))
+            known = ", ".join((*RANKERS, *RERANKERS, *RECOMMENDERS))
             raise ConfigError(f"settings of {unknown[0]!r}: there is none (there are {known})")
 
     def dataset(self) -> Dataset:

@@ -152,10 +152,10 @@ def test_a_limit_that_does_not_bind_gives_the_lists_of_no_limit(
 
     def lists(share: float) -> NDArray[np.int64]:
         limited = replace(plain, rule=PlaceRule(share), spread=spread)
-        return limited.served(scenario, length).lists
+        return limited.rank(scenario, length).lists
 
     free, group = lists(1.0), sensitive.cpu().numpy()
-    share = float(group[plain.served(scenario, length).lists].mean())
+    share = float(group[plain.rank(scenario, length).lists].mean())
     assert 0.3 < share < 0.95
     for loose in (share, (1 + share) / 2):
         np.testing.assert_array_equal(lists(loose), free)
@@ -173,7 +173,7 @@ def test_a_gini_limit_that_is_missed_is_warned_about_and_an_aim_is_not(
         GiniTarget(0.1),
     )
     with pytest.warns(UserWarning, match="a Gini index of at most 0 were found"):
-        replace(lists, gini_limit=0.0).served(scenario, 8)
+        replace(lists, gini_limit=0.0).rank(scenario, 8)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        replace(lists, gini_limit=1.0).served(scenario, 8)
+        replace(lists, gini_limit=1.0).rank(scenario, 8)

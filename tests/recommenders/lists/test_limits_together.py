@@ -39,13 +39,13 @@ FOUR = ("n=2<=0.4", "n=3>=0.35", "n=5>=0.3;weights=log", "n=7<=0.1@3")
 
 def test_all_limits_hold_together_at_their_prices(strong_model: Fcpo, scenario: Scenario) -> None:
     limits = bound(80, *FOUR)
-    served = strong_model.with_limits(limits).served(scenario, length=LENGTH)
+    served = strong_model.with_limits(limits).rank(scenario, length=LENGTH)
     assert (served.lists >= 0).all()
     assert all(limit_reached(one, served.lists).kept for one in limits)
     assert list(served.prices) == [str(one) for one in limits]
     assert max(served.prices.values()) > 0
     assert served.values is not None
-    plain = strong_model.with_limits(bound(80, "n=2<=1", "n=3<=1")).served(scenario, length=LENGTH)
+    plain = strong_model.with_limits(bound(80, "n=2<=1", "n=3<=1")).rank(scenario, length=LENGTH)
     assert plain.values is not None
     weights = 1 / np.log2(np.arange(2, LENGTH + 2))
     assert (served.values @ weights).sum() < (plain.values @ weights).sum()
@@ -68,7 +68,7 @@ def test_requests_keep_all_limits_after_every_list(strong_model: Fcpo, scenario:
     model = strong_model.with_limits(limits)
     guard = model.request_guard(LENGTH)
     assert isinstance(guard, ExposureGuard)
-    served = model.served_one_by_one(scenario, LENGTH, guard)
+    served = model.rank_one_by_one(scenario, LENGTH, guard)
     assert (served.lists >= 0).all()
     for user in range(1, len(served.lists) + 1):
         assert all(limit_reached(one, served.lists[:user]).kept for one in limits), user
@@ -94,9 +94,9 @@ def test_of_many_users_the_best_items_of_every_class_are_kept(
     strong_model: Fcpo, scenario: Scenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limits = bound(80, *FOUR)
-    everything = strong_model.with_limits(limits).served(scenario, length=LENGTH)
+    everything = strong_model.with_limits(limits).rank(scenario, length=LENGTH)
     monkeypatch.setattr(item_lists, "VALUES_KEPT", 0)
-    kept = strong_model.with_limits(limits).served(scenario, length=LENGTH)
+    kept = strong_model.with_limits(limits).rank(scenario, length=LENGTH)
     np.testing.assert_array_equal(kept.lists, everything.lists)
     np.testing.assert_array_equal(kept.values, everything.values)
     np.testing.assert_array_equal(kept.scores, everything.scores)

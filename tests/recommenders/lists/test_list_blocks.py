@@ -64,7 +64,7 @@ def test_lists_that_depend_on_nobody_else(
     model = fitted(name, market)
     scenario, serving = states(model, market), model.in_blocks(feedback=feedback)
     assert serving is not None
-    one = model.served(scenario, length=LENGTH, feedback=feedback)
+    one = model.rank(scenario, length=LENGTH, feedback=feedback)
     np.testing.assert_array_equal(over_blocks(serving, scenario, cuts).lists, one.lists)
 
 
@@ -73,7 +73,7 @@ def test_lists_of_a_ranker(cuts: list[int], market: Split) -> None:
     model = fitted("ease+lists@0.3", market)
     scenario, serving = states(model, market), model.in_blocks()
     assert serving is not None
-    one, several = model.served(scenario, length=LENGTH), over_blocks(serving, scenario, cuts)
+    one, several = model.rank(scenario, length=LENGTH), over_blocks(serving, scenario, cuts)
     popular = popular_group(market.train.item_counts())
     for served in (one, several):
         assert (served.lists >= 0).all()
@@ -101,7 +101,7 @@ def test_lists_of_a_policy_under_limits(
     model = strong_model.with_limits(asked)
     scenario, serving = states(model, market), model.in_blocks()
     assert serving is not None
-    one, several = model.served(scenario, length=LENGTH), over_blocks(serving, scenario, cuts)
+    one, several = model.rank(scenario, length=LENGTH), over_blocks(serving, scenario, cuts)
     assert (several.lists >= 0).all()
     assert all(limit_reached(limit, several.lists).kept for limit in asked)
     assert list(several.prices) == list(one.prices) == [str(limit) for limit in asked]
@@ -118,7 +118,7 @@ def test_one_plain_limit_costs_the_same_in_any_blocks(
     lists, scenario = model.in_blocks(), states(model, market)
     assert isinstance(lists, ItemLists)
     plain = replace(lists, spread=None)
-    one, several = plain.served(scenario, LENGTH), over_blocks(plain, scenario, cuts)
+    one, several = plain.rank(scenario, LENGTH), over_blocks(plain, scenario, cuts)
     assert total(several) == pytest.approx(total(one), rel=1e-9)
     assert several.prices == pytest.approx(dict(one.prices), abs=1e-6)
     assert max(one.prices.values()) > 0  # otherwise nothing would have to be agreed on

@@ -55,7 +55,7 @@ def test_a_showing_goes_to_whom_it_is_worth_more(
         None,
         worth=None if worth is None else torch.tensor(worth),
     )
-    made = lists.served(scenario, 1)
+    made = lists.rank(scenario, 1)
     assert made.lists.tolist() == shown
     assert list(made.prices.values()) == [pytest.approx(price)]
     assert made.values is not None
@@ -75,9 +75,9 @@ def lists_of(model: Fcpo, scenario: Scenario, worth: Tensor | None, way: str) ->
     model = model.with_level(SHARE)
     weighed = replace(scenario, worth=worth)
     if way == "together":
-        return torch.from_numpy(model.served(weighed, length=LENGTH).lists)
+        return torch.from_numpy(model.rank(weighed, length=LENGTH).lists)
     guard = model.request_guard(LENGTH)
-    return torch.from_numpy(model.served_one_by_one(weighed, LENGTH, guard).lists)
+    return torch.from_numpy(model.rank_one_by_one(weighed, LENGTH, guard).lists)
 
 
 def test_the_same_worth_for_all_changes_no_list(strong_model: Fcpo, scenario: Scenario) -> None:

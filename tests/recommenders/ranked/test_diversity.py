@@ -125,7 +125,7 @@ def begun(model: Ranked, market: Split, rules: StepControl, list_length: int = 1
         SimulationConfig(churn=churn),
         kinds=kinds,
     )
-    server = model.reranked(rules).server(
+    server = model.reranked(rules).online(
         [PopularityLimit(0.3)], list_length=list_length, kinds=kinds
     )
     settings = LongRunSettings(list_length=list_length, warm_up=0, update_every=3)
@@ -152,7 +152,7 @@ def test_a_limit_comes_before_a_quota(model: Ranked, market: Split) -> None:
     """Popular items are the only ones of their kind: the others are full after one showing."""
     exposure = Exposure(market.train.item_counts())
     kinds = torch.eye(2)[exposure.sensitive.long()]
-    server = model.reranked(StepControl(kind_quota=1, window=9)).server(
+    server = model.reranked(StepControl(kind_quota=1, window=9)).online(
         [PopularityLimit(0.0)], kinds=kinds
     )
     users = evaluation_scenario(market, model.queue_length, Protocol.STANDARD)
@@ -195,7 +195,7 @@ def test_what_a_rule_cannot_do_is_said_with_a_remedy(model: Ranked, market: Spli
     assert served.capabilities.kinds
     assert not model.reranked(StepControl()).capabilities.kinds
     with pytest.raises(ConfigError, match=r"ease\+control: .* about kinds .* \(give `kinds`, or"):
-        served.server([])
+        served.online([])
     scenario = evaluation_scenario(market, model.queue_length, Protocol.STANDARD)
     with pytest.raises(ConfigError, match=r"are rules of a long run .*use longterm"):
         served.recommend(scenario, length=3)

@@ -19,7 +19,7 @@ from fairhorizon.errors import ConfigError
 from fairhorizon.evaluation.long_term import LongRun, LongRunSettings
 from fairhorizon.fcpo.config import FcpoConfig
 from fairhorizon.fcpo.model import Fcpo
-from fairhorizon.fcpo.warm_start import NO_PRICE
+from fairhorizon.fcpo.networks import NO_PRICE
 from fairhorizon.limits.counts import Exposure
 from fairhorizon.limits.place_rule import PlaceRule
 from fairhorizon.limits.step_limits import GiniLimit, PopularityLimit, StepLimit
@@ -222,7 +222,7 @@ def test_in_a_long_run_the_limit_holds_that_the_plain_ranker_breaks(
     rates = {}
     for reranker in (None, StepControl()):
         served = model.reranked(reranker)
-        server = served.server([PopularityLimit(0.3)], list_length=list_length)
+        server = served.online([PopularityLimit(0.3)], list_length=list_length)
         run = long_run(server, market, scenario, list_length=list_length)
         rows = [run.step() for _ in range(8)]
         rates[served.method] = [row["popularity_rate"] for row in rows]
@@ -238,14 +238,14 @@ def test_a_limit_on_the_gini_index_is_kept_as_well(
     limit = GiniLimit(0.5)
     ginis = []
     for limits in ([], [limit]):
-        server = model.reranked(StepControl()).server(limits)
+        server = model.reranked(StepControl()).online(limits)
         run = long_run(server, market, scenario, limits=[limit])
         for _ in range(12):
             row = run.step()
             assert row["excess of gini"] == pytest.approx(row["gini"] - 0.5)
         ginis.append(row["gini"])
     assert ginis[1] < ginis[0]
-    assert run.server.notes().keys() == {"price of gini"}
+    assert run.recommender.notes().keys() == {"price of gini"}
 
 
 def test_every_step_is_that_of_fcpo_over_the_ranker_alone(
@@ -255,8 +255,8 @@ def test_every_step_is_that_of_fcpo_over_the_ranker_alone(
     runs = [
         long_run(server, market, scenario)
         for server in (
-            fcpo.server(limits, learn=False),
-            model.reranked(StepControl()).server(limits),
+            fcpo.online(limits, learn=False),
+            model.reranked(StepControl()).online(limits),
         )
     ]
     for _ in range(12):
@@ -276,19 +276,19 @@ def test_a_stack_that_was_fitted_again_goes_on_after_a_restart(
     users = evaluation_scenario(market, served.queue_length, Protocol.STANDARD)
 
     def begun() -> LongRun:
-        server = served.server([PopularityLimit(0.4)], retrain_on=market, round_length=4)
+        server = served.online([PopularityLimit(0.4)], retrain_on=market, round_length=4)
         return long_run(server, market, users, update_every=2)
 
     first = begun()
     for _ in range(6):
         first.step()
-    assert first.server.ranker is not stack.ranker
+    assert first.recommender.ranker is not stack.ranker
     # as if the fit had chosen others than that of the model
-    member = first.server.ranker.ensemble_.rankers[0]
+    member = first.recommender.ranker.ensemble_.rankers[0]
     member.config = member.config.model_copy(update={"half_life": 1.5})
     second = begun()
     second.restore(load(save(first.tensors())))
-    assert second.server.ranker.ensemble_.rankers[0].config.half_life == 1.5
+    assert second.recommender.ranker.ensemble_.rankers[0].config.half_life == 1.5
     for _ in range(5):
         assert first.step()["ndcg"] == second.step()["ndcg"]
         assert torch.equal(first.state.blocked, second.state.blocked)
@@ -315,12 +315,12 @@ def test_stored_and_loaded_it_recommends_the_same(
 def test_what_it_cannot_do_is_said_with_a_remedy(model: Ranked, scenario: Scenario):
     allocated, controlled = (model.reranked(r) for r in (ListAllocation(), StepControl()))
     with pytest.raises(ConfigError, match=r"serves in no long run \(use ease\+control\)"):
-        allocated.server()
+        allocated.online()
     for served in (allocated, controlled):
         with pytest.raises(ConfigError, match=r"serves all users together \(leave out --one-by"):
             served.recommend_one_by_one(scenario, length=LENGTH)
     with pytest.raises(ConfigError, match="list_length 0 must be at least 1"):
-        controlled.server(list_length=0)
+        controlled.online(list_length=0)
     with pytest.raises(ConfigError, match="is no share of what is shown"):
         allocated.with_level(1.2)
     for name in ("ease+lists@1.5", "ease+control@-1"):

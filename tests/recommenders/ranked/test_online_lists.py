@@ -94,7 +94,7 @@ def test_a_long_run_keeps_near_the_share_and_resumes(market, model, name, retrai
     served = behind(model, name, 0.1, given.get(name))
 
     def begin():
-        server = served.server(round_length=10, retrain_on=market if retrain else None)
+        server = served.online(round_length=10, retrain_on=market if retrain else None)
         users = evaluation_scenario(market, server.queue_length, Protocol.STANDARD)
         settings = LongRunSettings(steps=18, update_every=5, warm_up=0)
         return LongRun(server, users, Exposure(market.train.item_counts()), settings)
@@ -120,7 +120,7 @@ def test_a_long_run_keeps_near_the_share_and_resumes(market, model, name, retrai
 
 
 def test_lists_of_several_items_in_the_long_run(market, model):
-    server = behind(model, "tfrom", 0.3).server(list_length=4)
+    server = behind(model, "tfrom", 0.3).online(list_length=4)
     users = evaluation_scenario(market, server.queue_length, Protocol.STANDARD)
     state, _ = users.begin(torch.arange(users.n_users))
     exposure = Exposure(market.train.item_counts())
@@ -129,7 +129,7 @@ def test_lists_of_several_items_in_the_long_run(market, model):
     group = (exposure.sensitive[lists].numpy() * weights).sum() / weights.sum()
     assert 0.3 * len(lists) - 1 < group <= 0.3 * len(lists) + 1e-9
     with pytest.raises(ConfigError, match="list_length 0"):
-        behind(model, "tfrom", 0.3).server(list_length=0)
+        behind(model, "tfrom", 0.3).online(list_length=0)
 
 
 def test_what_cannot_be(model, users):

@@ -102,7 +102,7 @@ def test_a_quota_in_rounds_of_four_worked_by_hand():
     exposure = Exposure(
         np.array([5, 4, 4, 0, 0, 0, 0, 0]), lambda counts: popular_group(counts, 0.25)
     )
-    server = model.server(round_length=4)
+    server = model.online(round_length=4)
     shown = watch(server, scenario(2, 8), exposure, 9)
     assert shown == [[0, 2], [2, 1], [3, 3], [4, 4], [1, 0], [5, 5], [6, 6], [7, 7], [-1, -1]]
     # under the labels of its moment: 0 in step 1, 2 in step 2, 0 in step 5
@@ -127,7 +127,7 @@ def test_labels_are_frozen_for_a_round_and_new_in_the_next():
 
     model = Ranked(Given([[20 - item for item in range(10)]]), Quota(share=0.25))
     exposure = Exposure(np.zeros(10), lambda _: np.isin(np.arange(10), group))
-    server = model.server(round_length=4)
+    server = model.online(round_length=4)
     shown = watch(server, scenario(1, 10), exposure, 8, on_step=change)
     assert shown == [[0], [2], [3], [4], [1], [5], [7], [8]]
 
@@ -141,7 +141,7 @@ def test_beyond_the_candidates_only_when_they_have_nothing_left():
     """
     model = Ranked(Given([[9, 8, 7, 6, 5, 4, 3, 2]]), Quota(share=0))
     exposure = Exposure(np.array([1, 1, 1, 0, 0, 0, 0, 0]), lambda _: np.arange(8) < 3)
-    shown = watch(model.server(round_length=2), scenario(1, 8), exposure, 9)
+    shown = watch(model.online(round_length=2), scenario(1, 8), exposure, 9)
     assert shown == [[3], [4], [5], [6], [7], [0], [1], [2], [-1]]
 
 
@@ -153,14 +153,14 @@ def test_a_penalty_is_that_of_the_scores_when_its_round_begins():
     """
     model = Ranked(Given([[5, 4, 3, 2, 1, 0]]), Penalty(weight=2))
     exposure = Exposure(np.zeros(6), lambda _: np.arange(6) < 2)
-    shown = watch(model.server(round_length=2), scenario(1, 6), exposure, 4)
+    shown = watch(model.online(round_length=2), scenario(1, 6), exposure, 4)
     assert shown == [[2], [3], [4], [0]]
 
 
 def test_a_penalty_however_high_chooses_among_the_candidates():
     model = Ranked(Given([[5, 4, 3, 2, 1, 0]]), Penalty(weight=50))
     exposure = Exposure(np.zeros(6), lambda _: np.arange(6) < 2)
-    shown = watch(model.server(round_length=1), scenario(1, 6), exposure, 2)
+    shown = watch(model.online(round_length=1), scenario(1, 6), exposure, 2)
     assert shown == [[0], [2]]  # of 0 1, both of the group, and of 1 2
 
 
@@ -168,7 +168,7 @@ def test_of_equals_after_the_handicap_the_smaller_item_comes_first():
     """Scores 0 and 2 have deviation 1: two of it make item 1 the equal of item 0."""
     model = Ranked(Given([[0, 2]]), Penalty(weight=2))
     exposure = Exposure(np.zeros(2), lambda _: np.arange(2) == 1)
-    shown = watch(model.server(round_length=2), scenario(1, 2), exposure, 2)
+    shown = watch(model.online(round_length=2), scenario(1, 2), exposure, 2)
     assert shown == [[0], [1]]
 
 
@@ -178,7 +178,7 @@ def test_likes_lift_the_next_item_at_once(reranker):
     model = Ranked(LastLiked([[1, 9, 0, 5, 4, 3], [1, 9, 0, 5, 4, 3]]), reranker)
     exposure = Exposure(np.zeros(6), lambda _: np.arange(6) > 4)
     users = scenario(2, 6, liked=[[1], []])
-    shown = watch(model.server(round_length=3), users, exposure, 3)
+    shown = watch(model.online(round_length=3), users, exposure, 3)
     assert shown == [[1, 1], [2, 3], [3, 4]]
 
 
@@ -186,7 +186,7 @@ def test_lists_of_several_items_share_the_allowance():
     """Rounds of 5 become 6, three lists of two; a quota of a third allows two of the group."""
     model = Ranked(Given([[9, 8, 7, 6, 5, 4, 3, 2]]), Quota(share=1 / 3))
     exposure = Exposure(np.zeros(8), lambda _: np.arange(8) < 4)
-    server = model.server(list_length=2, round_length=5)
+    server = model.online(list_length=2, round_length=5)
     assert server.round_length == 6
     shown = watch(server, scenario(1, 8), exposure, 4)
     assert shown == [[0], [1], [4], [5], [6], [7], [2], [3]]  # the next round has two more
@@ -212,7 +212,7 @@ def test_a_round_is_the_list_that_is_handed_out_at_once(market, reranker, list_l
     mf = Ranked(Mf(RankingMfConfig(dim=4, max_epochs=2), seed=1)).fit(market)
     users = evaluation_scenario(market, 1, Protocol.STANDARD)
     exposure = Exposure(market.train.item_counts())
-    server = mf.reranked(reranker).server(list_length=list_length, round_length=15, seed=7)
+    server = mf.reranked(reranker).online(list_length=list_length, round_length=15, seed=7)
     shown = watch(server, users, exposure, 15 // list_length)
     if isinstance(reranker, ExposureFairness):
         reranker = reranker.model_copy(update={"candidates": 30})
@@ -224,7 +224,7 @@ def test_popularity_shows_the_rest_of_the_catalogue_by_count(market):
     """By a loop over users: counts falling, the smaller item first, history left out."""
     model = Ranked(Popularity()).fit(market)
     users = evaluation_scenario(market, 1, Protocol.STANDARD)
-    shown = watch(model.server(), users, Exposure(market.train.item_counts()), 80)
+    shown = watch(model.online(), users, Exposure(market.train.item_counts()), 80)
     order = np.argsort(-market.train.item_counts(), kind="stable")
     history = users.excluded.mask(torch.arange(60)).numpy()
     for user, items in enumerate(np.array(shown).T):
@@ -236,7 +236,7 @@ def test_ease_is_the_interactive_list(market):
     model = Ranked(Ease()).fit(market)
     users = evaluation_scenario(market, model.queue_length, Protocol.STANDARD)
     exposure = Exposure(market.train.item_counts())
-    shown = watch(model.server(), users, exposure, 25)
+    shown = watch(model.online(), users, exposure, 25)
     assert np.array_equal(np.array(shown).T, model.recommend(users, length=25, feedback=True))
 
 
@@ -246,7 +246,7 @@ def test_retrained_it_ranks_as_if_fitted_on_all_that_was_liked(market, reranker)
     fitted = Ranked(Mf(config, seed=1), reranker).fit(market)
     before = {name: tensor.clone() for name, tensor in fitted.ranker.tensors().items()}
     exposure = Exposure(market.train.item_counts())
-    server = fitted.server(round_length=10, retrain_on=market)
+    server = fitted.online(round_length=10, retrain_on=market)
     state, feedback = evaluation_scenario(market, 1, Protocol.STANDARD).begin(torch.arange(60))
     liked = []
     for step in range(30):
@@ -288,7 +288,7 @@ def test_a_stored_server_goes_on_as_if_nothing_had_happened(market, ranker, retr
     model = Ranked(ranker, reranker).fit(market)
 
     def begin(seed):
-        server = model.server(round_length=5, retrain_on=market if retrain else None, seed=seed)
+        server = model.online(round_length=5, retrain_on=market if retrain else None, seed=seed)
         users = evaluation_scenario(market, server.queue_length, Protocol.STANDARD)
         return LongRun(server, users, Exposure(market.train.item_counts()))
 
@@ -307,7 +307,7 @@ def test_a_stored_server_goes_on_as_if_nothing_had_happened(market, ranker, retr
                 expected | {"seconds": 0}, rel=0, abs=0, nan_ok=True
             )
         assert resumed.state.blocked.equal(whole.state.blocked)
-        assert resumed.server.remarks == whole.server.remarks
+        assert resumed.recommender.remarks == whole.recommender.remarks
 
 
 class Uneven(LastLiked):
@@ -324,7 +324,7 @@ def test_scores_are_stored_where_they_cannot_be_computed_again(market, reranker)
 
     def begin():
         users = evaluation_scenario(market, 1, Protocol.STANDARD)
-        server = model.server(round_length=10)
+        server = model.online(round_length=10)
         return LongRun(server, users, Exposure(market.train.item_counts()))
 
     whole, resumed = begin(), begin()
@@ -339,7 +339,7 @@ def test_scores_are_stored_where_they_cannot_be_computed_again(market, reranker)
 def test_what_cannot_be_reached_is_kept_not_said(market):
     """The 20 most popular items hold all 16 of the group: no ranking of them shows less."""
     model = Ranked(Popularity(), ExposureFairness().at_level(0.1)).fit(market)
-    server = model.server(round_length=10)
+    server = model.online(round_length=10)
     users = evaluation_scenario(market, 1, Protocol.PAPER)
     watch(server, users, Exposure(market.train.item_counts()), 10)
     assert server.remarks == [
@@ -351,7 +351,7 @@ def test_what_cannot_be_reached_is_kept_not_said(market):
 def test_a_quota_holds_in_a_long_run_as_far_as_labels_stay(market):
     """Labels that never move: after every round of ten, exactly the quota was shown."""
     model = Ranked(Popularity(), Quota(share=0.3)).fit(market)
-    server = model.server(round_length=10)
+    server = model.online(round_length=10)
     users = evaluation_scenario(market, 1, Protocol.PAPER)
     settings = LongRunSettings(relabel_every=1000, alpha_prime=0.3, warm_up=0)
     run = LongRun(server, users, Exposure(market.train.item_counts()), settings)
@@ -370,7 +370,7 @@ def test_what_cannot_work_is_refused(market):
     model = Ranked(Popularity()).fit(market)
     for wrong in ({"list_length": 0}, {"round_length": 0}):
         with pytest.raises(ConfigError, match="must be at least 1"):
-            model.server(**wrong)
+            model.online(**wrong)
     other = with_feedback(market, np.array([0]), np.array([int(market.test.items[0])]))
     with pytest.raises(ModelError, match="popularity was fitted on other data"):
-        Ranked(Popularity()).fit(other).server(retrain_on=market)
+        Ranked(Popularity()).fit(other).online(retrain_on=market)

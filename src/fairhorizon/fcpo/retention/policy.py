@@ -6,11 +6,18 @@ import torch
 from torch import Tensor, nn
 
 from fairhorizon.fcpo.config import RetentionConfig
-from fairhorizon.fcpo.cpo import Predicted, TrustRegion, Update
-from fairhorizon.fcpo.learner import FlatActor, take_step
+from fairhorizon.fcpo.cpo import (
+    Fisher,
+    FlatActor,
+    Predicted,
+    Surrogate,
+    TrustRegion,
+    Update,
+    update_policy,
+)
 from fairhorizon.fcpo.policies import ItemPolicy
 from fairhorizon.fcpo.retention.critics import GROUP, REST
-from fairhorizon.fcpo.surrogates import SoftmaxFisher
+from fairhorizon.fcpo.surrogates import softmax_fisher
 from fairhorizon.lbfgs import minimise
 from fairhorizon.rankers.candidates import ScoredCandidates
 
@@ -174,36 +181,39 @@ class OfferedSteps:
         return 1 + likes - self.price * costs
 
 
-class OfferSurrogate:
-    """Predicted changes per showing, discounted, by the present policy's choices of offers."""
+def offer_surrogate(
+    steps: OfferedSteps, half: int, outputs: Tensor, temperature: float
+) -> Surrogate:
+    """Predicted changes per showing, discounted, by the present policy's choices of offers.
 
-    def __init__(self, steps: OfferedSteps, half: int, outputs: Tensor, temperature: float) -> None:
-        """half: by whose critics."""
-        self.steps, self.temperature = steps, temperature
-        self.advantages = steps.advantages[half]
-        items = torch.arange(2).expand(len(steps.states), 2)
-        level = steps.mean(outputs[:, 0])
-        self.menus = ScoredCandidates(items, (steps.chances / level[:, None])[:, :, None])
-        self.scale = steps.weights / len(steps.states)
-        self.present = self._policy(outputs)
+    half: by whose critics.  outputs: (n, 1) of the present actor.
+    """
+    advantages = steps.advantages[half]
+    scale = steps.weights / len(steps.states)
 
-    def _policy(self, outputs: Tensor) -> ItemPolicy:
-        values = self.steps.values(outputs)
-        prices = self.steps.prices(values[:, GROUP] - values[:, REST], self.temperature)
+    def policy_of(outputs: Tensor) -> ItemPolicy:
+        values = steps.values(outputs)
+        prices = steps.prices(values[:, GROUP] - values[:, REST], temperature)
         charged = values - torch.stack([prices, torch.zeros_like(prices)], dim=1)
-        logits = charged[:, None] / self.temperature
+        logits = charged[:, None] / temperature
         return ItemPolicy.of(logits, torch.ones_like(logits, dtype=torch.bool))
 
-    def evaluate(self, outputs: Tensor) -> Predicted:
-        new = self._policy(outputs)
-        moved = (new.probs - self.present.probs).squeeze(1)
-        reward, cost = ((moved * self.advantages).sum(2) @ self.scale).unbind()
-        return Predicted(reward, cost[None], new.kl_from(self.present).mean())
+    present = policy_of(outputs)
 
-    def sample(self, size: int, generator: torch.Generator) -> SoftmaxFisher:
+    def evaluate(outputs: Tensor) -> Predicted:
+        new = policy_of(outputs)
+        moved = (new.probs - present.probs).squeeze(1)
+        reward, cost = ((moved * advantages).sum(2) @ scale).unbind()
+        return Predicted(reward, cost[None], new.kl_from(present).mean())
+
+    def sample(size: int, generator: torch.Generator) -> Fisher:
         """Levels and prices are held; the line search knows that they move."""
-        some = torch.randperm(len(self.steps.states), generator=generator)[:size]
-        return SoftmaxFisher(some, self.menus.take(some), self.present.take(some), self.temperature)
+        some = torch.randperm(len(steps.states), generator=generator)[:size]
+        features = (steps.chances / steps.mean(outputs[:, 0])[:, None])[some, :, None]
+        offers = ScoredCandidates(torch.arange(2).expand(len(some), 2), features)
+        return softmax_fisher(some, offers, present.take(some), temperature)
+
+    return Surrogate(evaluate, sample)
 
 
 # ---- A leap to what the critics say, before rounds of CPO ----------------------------------------
@@ -229,7 +239,7 @@ def leap(actor: WorthActor, steps: OfferedSteps, temperature: float) -> None:
         actor.fit(steps.states, _logarithms(steps, half), LEAP_ITERATIONS)
         after = actor.worths(steps.states)
         own, other = (
-            float(OfferSurrogate(steps, of, outputs, temperature).evaluate(after).reward)
+            float(offer_surrogate(steps, of, outputs, temperature).evaluate(after).reward)
             for of in (half, HALVES - 1 - half)
         )
         if not other > CONFIRMED * abs(own):
@@ -279,10 +289,12 @@ def improve(
     for number in range(settings.rounds):
         half, other = number % HALVES, (number + 1) % HALVES
         before, outputs = policy.theta, actor.worths(steps.states)
-        surrogate = OfferSurrogate(steps, half, outputs, TEMPERATURE)
-        metric = surrogate.sample(FISHER_STATES, generator)
-        update = take_step(actor, (steps.states,), surrogate, metric, gap[None], region, DAMPING)
-        check = OfferSurrogate(steps, other, outputs, TEMPERATURE)
+        surrogate = offer_surrogate(steps, half, outputs, TEMPERATURE)
+        fisher = surrogate.sample(FISHER_STATES, generator)
+        update = update_policy(
+            actor, (steps.states,), surrogate, fisher, gap[None], region, DAMPING
+        )
+        check = offer_surrogate(steps, other, outputs, TEMPERATURE)
         found = float(check.evaluate(actor.worths(steps.states)).reward)
         if update.fraction and found > CONFIRMED * abs(update.reward_change):
             gap = gap + update.cost_changes[0]  # what the next step starts from, as predicted

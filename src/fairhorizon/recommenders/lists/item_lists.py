@@ -125,7 +125,7 @@ class ItemLists:
         """Whether there are several limits, all of them on all showings."""
         return is_multi_limit(self.limits)
 
-    def served(self, scenario: Scenario, length: int) -> RankedLists:
+    def rank(self, scenario: Scenario, length: int) -> RankedLists:
         """All users together, each with the whole list at once."""
         block = self.block(scenario, length, scenario.n_users)
         return self.serve_blocks(BlocksHere([block]), length)

@@ -346,21 +346,21 @@ class UserLists:
         chunks = self._chunks(scenario)
         if feedback:
             steps = [self._step_by_step(scenario, users, length, generator) for users in chunks]
-            return RankedLists.of(torch.cat(steps))
+            return RankedLists.from_tensors(torch.cat(steps))
         parts = [self._at_once(scenario, users, length, generator) for users in chunks]
         lists, scores = (torch.cat(some) for some in zip(*parts, strict=True))
-        return RankedLists.of(lists, scores=scores)
+        return RankedLists.from_tensors(lists, scores=scores)
 
     def in_blocks(self, *, feedback: bool, seed: int) -> EachAlone | None:
         if isinstance(self.reranker, ExposureFairness):
             return None  # one stream of random numbers for all users
 
-        def served(scenario: Scenario, length: int) -> RankedLists:
+        def rank(scenario: Scenario, length: int) -> RankedLists:
             return self.serve(scenario, length=length, feedback=feedback, seed=seed)
 
-        return EachAlone(served)
+        return EachAlone(rank)
 
-    def server(self, plan: ServingPlan) -> OnlineRanked:
+    def online(self, plan: ServingPlan) -> OnlineRanked:
         return OnlineRanked(
             self.fitted.ranker,
             self.reranker,

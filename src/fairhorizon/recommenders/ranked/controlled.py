@@ -101,7 +101,7 @@ class DiversityRules:
 
 
 def diversity_of(rules: StepControl, kinds: Tensor | None, method: str) -> DiversityRules | None:
-    """Of a server; None where the control has no such rule."""
+    """The rules of a control; None where it has none about kinds of items."""
     if not rules.needs_kinds:
         return None
     if kinds is None:
@@ -231,19 +231,19 @@ class ControlledLists:
                 "longterm)"
             )
         limits = step_limits(self.fitted.limits) or [PopularityLimit(self.reranker.share)]
-        server = OnlineControlled(self.fitted.ranker, limits)
+        online = OnlineControlled(self.fitted.ranker, limits)
         shown = serve_under_control(
-            server, scenario, self.fitted.sensitive, length=length, feedback=feedback
+            online, scenario, self.fitted.sensitive, length=length, feedback=feedback
         )
         texts = [str(one) for one in self.fitted.limits] or [self.fitted.level]
         # those of the last place, in units of the standardised scores
-        prices = dict(zip(texts, server.control.prices.values(), strict=True))
-        return RankedLists.of(shown, prices=prices)
+        prices = dict(zip(texts, online.control.prices.values(), strict=True))
+        return RankedLists.from_tensors(shown, prices=prices)
 
     def in_blocks(self, *, feedback: bool, seed: int) -> None:
         """Every place of all lists depends on the places before it."""
 
-    def server(self, plan: ServingPlan) -> OnlineControlled:
+    def online(self, plan: ServingPlan) -> OnlineControlled:
         return OnlineControlled(
             self.fitted.ranker,
             plan.limits,

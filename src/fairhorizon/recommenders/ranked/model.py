@@ -54,8 +54,8 @@ class ServingStrategy(Interface):
     def in_blocks(self, *, feedback: bool, seed: int) -> BlockServing | None:
         """As `Recommender.in_blocks` describes it."""
 
-    def server(self, plan: ServingPlan) -> OnlineRecommender:
-        """The server of a long run."""
+    def online(self, plan: ServingPlan) -> OnlineRecommender:
+        """At work in a long run."""
 
     def expected_exposure(self, scenario: Scenario) -> NDArray[np.float64] | None:
         """(n_items,) what exposure the drawn rankings of all users give an item on average."""
@@ -183,10 +183,10 @@ class Ranked(Recommender):
             )
         return self.reranked(self.reranker.at_level(alpha_prime))
 
-    def _server(self, plan: ServingPlan) -> OnlineRecommender:
-        return self._strategy().server(plan)
+    def _online(self, plan: ServingPlan) -> OnlineRecommender:
+        return self._strategy().online(plan)
 
-    def served(
+    def rank(
         self, scenario: Scenario, *, length: int, feedback: bool = False, seed: int | None = None
     ) -> RankedLists:
         seed = self.seed if seed is None else seed
@@ -202,12 +202,12 @@ class Ranked(Recommender):
     def expected_exposure(self, scenario: Scenario) -> NDArray[np.float64] | None:
         return self._strategy().expected_exposure(scenario)
 
-    def _serves_alone(self, option: str) -> ConfigError:
+    def _no_requests(self, option: str) -> ConfigError:
         if isinstance(self.reranker, JointReranker):
             return ConfigError(
                 f"{self.method} serves all users together (leave out {option}, or use fcpo)"
             )
-        return super()._serves_alone(option)
+        return super()._no_requests(option)
 
     def _strategy(self) -> ServingStrategy:
         return strategy_for(self.reranker, self._fitted())
@@ -286,8 +286,8 @@ class AllocatedLists:
             )
         # without anything to learn from answers there is no reason to plan step by step
         if feedback and self.fitted.ranker.uses_history:
-            return RankedLists.of(lists.interactive(scenario, length))
-        return lists.served(scenario, length)
+            return RankedLists.from_tensors(lists.interactive(scenario, length))
+        return lists.rank(scenario, length)
 
     def in_blocks(self, *, feedback: bool, seed: int) -> ItemLists | None:  # noqa: ARG002
         return None if feedback else self.item_lists()
@@ -305,7 +305,7 @@ class AllocatedLists:
         )
         return lists.with_limits(fitted.limits, fitted.level)
 
-    def server(self, plan: ServingPlan) -> OnlineControlled:  # noqa: ARG002
+    def online(self, plan: ServingPlan) -> OnlineControlled:  # noqa: ARG002
         name = self.fitted.ranker.method
         raise ConfigError(
             f"{name}+{self.reranker.method} makes whole lists at once and serves in no long run "

@@ -266,19 +266,21 @@ class OnlineLists:
                 for sides in (opening.items, opening.scores, opening.relevances)
             )
             values = on_lists(lists, items, relevances * scale)
-            return RankedLists.of(lists, values=values, scores=on_lists(lists, items, scores))
+            return RankedLists.from_tensors(
+                lists, values=values, scores=on_lists(lists, items, scores)
+            )
         parts = []
         for users in batches:
             visit = self._visit(opening, users, length)
             steps = _OnlineSteps(self, visit, ledger, relevance, scale)
             parts.append(steps.lists(scenario))
             reranker.settle(visit, ledger)
-        return RankedLists.of(torch.cat(parts))
+        return RankedLists.from_tensors(torch.cat(parts))
 
     def in_blocks(self, *, feedback: bool, seed: int) -> None:
         """Every batch of users depends on those before it."""
 
-    def server(self, plan: ServingPlan) -> OnlinePaced:
+    def online(self, plan: ServingPlan) -> OnlinePaced:
         return OnlinePaced(
             self.fitted,
             self.reranker,

@@ -20,8 +20,7 @@ from sqlalchemy.engine import Connection
 
 from fairhorizon.data.columns import as_column, encode, is_missing, to_ratings, to_times
 from fairhorizon.data.items import attribute_cells
-from fairhorizon.data.readers import POSITIONS, find_columns, is_usual_name
-from fairhorizon.data.tables import UTF_8, Table, read_table
+from fairhorizon.data.tables import POSITIONS, UTF_8, Table, find_columns, is_usual_name, read_table
 from fairhorizon.service.budget.impressions import record_feedback
 from fairhorizon.service.settings import ID_LENGTH
 from fairhorizon.service.store.catalogue import (

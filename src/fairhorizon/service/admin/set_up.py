@@ -6,7 +6,7 @@ from pathlib import Path
 
 from sqlalchemy.engine import Connection
 
-from fairhorizon.data.sources import NamedColumns
+from fairhorizon.data.named_sets import NamedColumns
 from fairhorizon.errors import ConfigError, FairHorizonError
 from fairhorizon.limits.language import Limit
 from fairhorizon.model.model import Model

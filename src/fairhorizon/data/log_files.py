@@ -1,37 +1,136 @@
-"""A log in a folder of parts: files with the same columns, read one after the other, each once.
+"""A log from a file or a folder of files, and back to files.
 
-What was read of a part is kept, so that it need not be read again.
-An entry is a file of arrays per part, named by the part's path and the options it was read with. It
-counts while the part has the size and the time of change that it had then. Entries are written
-whole or not at all, so that several processes may share a store, and all may be deleted any time.
+The files of a folder are its parts: they have the same columns and are read one after the other,
+each once. What was read of a part is kept in a store, so that it need not be read again. An entry
+of the store is a file of arrays per part, named by the part's path and the options it was read
+with. It counts while the part has the size and the time of change that it had then. Entries are
+written whole or not at all, so that several processes may share a store, and all may be deleted at
+any time.
 """
 
 import hashlib
 import io
 import json
+import shutil
+import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, Literal, TypedDict, Unpack
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from fairhorizon.data.columns import Origin, as_column, encoded, places
-from fairhorizon.data.frames import Rows, check_log, joined, log_of_rows, role_columns
+from fairhorizon.data.frames import (
+    ROWS,
+    Repeats,
+    Rows,
+    check_log,
+    from_frame,
+    joined,
+    log_of_rows,
+    only_complete,
+    role_columns,
+    warn_of_rows_left_out,
+)
 from fairhorizon.data.interactions import Interactions, PartsRead
 from fairhorizon.data.items import Cells, per_item
-from fairhorizon.data.readers import ReaderOptions, locate
-from fairhorizon.errors import DataError, NoColumnError
-from fairhorizon.files import write_atomically
+from fairhorizon.data.splits import Split
+from fairhorizon.data.tables import ParquetColumns, Table, column_named, log_columns, read_table
+from fairhorizon.errors import ConfigError, DataError, NoColumnError
+from fairhorizon.files import STANDARD_OUTPUT, is_used, write_atomically
+
+
+class ReaderOptions(TypedDict, total=False):
+    """How a file is read, for functions that pass it on to `load`."""
+
+    user: str | int | None
+    item: str | int | None
+    rating: str | int | None
+    time: str | int | None
+    weight: str | int | None
+    session: str | int | None
+    attributes: Iterable[str | int]
+    header: bool | None
+    separator: str | None
+    encoding: str
+    repeats: Repeats
+    drop_incomplete: bool
+
+
+@dataclass(frozen=True)
+class LocatedColumns:
+    """The rows of a file, and which of its columns hold what."""
+
+    frame: Any  # polars, or the columns of a Parquet file, read when they are asked for
+    origin: Origin
+    labels: dict[str, str]  # role -> column, of those there are
+    attributes: list[str]
+    left_out: int = 0  # rows with an empty cell
+
+
+def locate(path: str | Path, options: ReaderOptions) -> LocatedColumns:
+    """Open a file and find its columns; `options` as for `load`."""
+    attributes = tuple(options.get("attributes", ()))
+    who = who_is_served(options.get("user"), options.get("session"))
+    columns = (who, options.get("item"), options.get("rating"), options.get("time"))
+    given = (*columns, options.get("weight"), *attributes)
+    names = [name for name in given if isinstance(name, str) and not name.isdecimal()]
+    how: dict[str, Any] = {
+        key: value for key, value in options.items() if key in ("header", "separator", "encoding")
+    }
+    lazy = ParquetColumns.from_file(Path(path))
+    if lazy is None:
+        table = read_table(path, names=names, **how)
+    else:
+        table = Table(lazy.nothing, Origin(path), header=True)
+    found = log_columns(table, *columns)
+    found["weight"] = _weight(options.get("weight"), table, found.values())
+    others = [column_named(attribute, table, found.values()) for attribute in attributes]
+    labels = {role: name for role, name in found.items() if name is not None}
+    frame, origin, left_out = table.frame if lazy is None else lazy, table.origin, 0
+    if options.get("drop_incomplete"):
+        frame, origin, left_out = only_complete(frame, labels, origin)
+    return LocatedColumns(frame, origin, labels, others, left_out)
+
+
+def who_is_served(user: str | int | None, session: str | int | None) -> str | int | None:
+    """The column of the user, or that of the session."""
+    if user is not None and session is not None:
+        raise ConfigError(f"user {user!r} and session {session!r}: who is served? (give one)")
+    return user if session is None else session
+
+
+def _weight(wanted: str | int | None, table: Table, roles: Iterable[str | None]) -> str | None:
+    if wanted is None or (wanted == ROWS and ROWS not in table.frame.columns):
+        return wanted
+    return column_named(wanted, table, tuple(roles))
+
+
+def read_file(path: str | Path, **options: Unpack[ReaderOptions]) -> Interactions:
+    """The log of one file: CSV, TSV, Parquet, MovieLens u.data or ratings.dat, RecBole .inter."""
+    found = locate(path, options)
+    warn_of_rows_left_out(found.left_out, len(found.frame), found.origin)
+    columns: dict[str, Any] = found.labels
+    return from_frame(
+        found.frame,
+        **columns,
+        attributes=found.attributes,
+        name=Path(path).name,
+        repeats=options.get("repeats", "first"),
+        origin=found.origin,
+    )
+
 
 # The store of what was read.
 
 
-VERSION = 1  # of the entries; others are not read
+VERSION = 2  # of the entries; others are not read
 DAMAGED = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error)
 
 Arrays = dict[str, NDArray[Any]]
@@ -128,6 +227,7 @@ class ReadPart:
     columns: tuple[str, ...]
     labels: Mapping[str, str]  # role -> column
     rows: Rows
+    left_out: int  # rows with an empty cell
 
 
 def part_files(folder: Path) -> list[Path]:
@@ -157,7 +257,7 @@ def read_folder(
     """The log of all parts together, as if they were one file in the order of their names.
 
     Of a part that was read before, with the same options, what is in `store` is used, unless the
-    part has changed since; None: all parts are read. The options are those of `read_interactions`.
+    part has changed since; None: all parts are read. The options are those of `load`.
     """
     folder = Path(folder)
     wanted = tuple(options.pop("attributes", ()))
@@ -173,6 +273,7 @@ def read_folder(
         _check_columns(parts[0], parts[-1], files[0], file)
     first, origin = parts[0], Origin(folder)
     rows = joined([part.rows for part in parts])
+    warn_of_rows_left_out(sum(part.left_out for part in parts), len(rows), origin)
     parts.clear()  # the rows are all in one place now
     attributes = [_name(column, first, folder) for column in wanted]
     known = (*first.labels.values(), *attributes)
@@ -222,20 +323,19 @@ class _Reader:
         arrays = self.store.get(file, "rows")
         if arrays is None:
             return None
-        columns, labels = json_of(arrays["names"])
+        columns, labels, left_out = json_of(arrays["about"])
         numbers = [arrays.get(name) for name in NUMBERS]
         user_ids, item_ids = (column_of(arrays[f"{who}_ids"]) for who in ("user", "item"))
         rows = Rows(user_ids, arrays["users"], item_ids, arrays["items"], *numbers)
-        return ReadPart(tuple(columns), labels, rows)
+        return ReadPart(tuple(columns), labels, rows, left_out)
 
     def read(self, file: Path) -> ReadPart:
         stamp, found = Stamp.from_file(file), locate(file, self.options)
-        labels = {role: name for role, name in found.labels.items() if name is not None}
-        frame, origin = found.frame, found.origin
+        labels, frame, origin = found.labels, found.frame, found.origin
         rows = Rows.from_columns(role_columns(frame, labels), labels, origin)
-        part = ReadPart(tuple(frame.columns), labels, rows)
+        part = ReadPart(tuple(frame.columns), labels, rows, found.left_out)
         arrays = {
-            "names": packed([part.columns, labels]),
+            "about": packed([part.columns, labels, part.left_out]),
             "user_ids": packed(rows.user_ids),
             "item_ids": packed(rows.item_ids),
             "users": rows.users.astype(np.min_scalar_type(len(rows.user_ids))),
@@ -252,7 +352,7 @@ class _Reader:
         if arrays is not None:
             return column_of(arrays["items"]), column_of(arrays["cells"])
         stamp, found = Stamp.from_file(file), locate(file, self.options)
-        frame, item = found.frame, str(found.labels["item"])
+        frame, item = found.frame, found.labels["item"]
         items, codes = encoded(as_column(frame[item]), item, found.origin)
         texts = per_item(as_column(frame[column]), codes, len(items))
         cells = pl.Series(texts.tolist(), dtype=pl.String)
@@ -287,3 +387,90 @@ class _PartColumns(Mapping[str, Cells]):
 
     def __len__(self) -> int:
         return len(self.names)
+
+
+# Writing: CSV or Parquet with the original ids, a stretch of rows at a time.
+
+
+Format = Literal["csv", "parquet"]
+ROWS_AT_ONCE = 1_000_000  # held as text at once
+
+
+@contextmanager
+def new_folder(folder: Path) -> Iterator[Path]:
+    """A draft of a folder to fill, which becomes the folder at the end; nothing after a failure."""
+    if folder == STANDARD_OUTPUT:
+        raise DataError("is no folder but standard output", file=folder, remedy="name a folder")
+    if is_used(folder):
+        raise DataError("already exists", file=folder, remedy="name a new folder or empty it")
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    except OSError as error:
+        raise DataError(f"cannot be created: {error}", file=folder, remedy="name another") from None
+    try:
+        yield draft
+        draft.chmod(0o755)
+        draft.replace(folder)
+    except OSError as error:
+        raise DataError(
+            f"cannot be written: {error}", file=folder, remedy="check the space left"
+        ) from None
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def write_log(log: Interactions, path: Path) -> None:
+    """One file, CSV or Parquet by its suffix; whole or not at all."""
+    write = _write_parquet if path.suffix.lower() in (".parquet", ".pq") else write_csv
+    write_atomically(path, lambda draft: write(log, draft))
+
+
+def write_parts(log: Interactions, folder: Path, parts: int, kind: Format) -> None:
+    """So many files of nearly equal size, in time order, in a new folder."""
+    write = _write_parquet if kind == "parquet" else write_csv
+    bounds = np.linspace(0, len(log), parts + 1).astype(np.int64)
+    with new_folder(folder) as draft:
+        for number in range(parts):
+            rows = np.arange(bounds[number], bounds[number + 1])
+            write(log.take(rows), draft / f"part-{number + 1:04d}.{kind}")
+
+
+def write_split(parts: Split, folder: str | Path) -> None:
+    """Write train.csv, validation.csv and test.csv with the original ids: all three or nothing."""
+    with new_folder(Path(folder)) as draft:
+        for part in ("train", "validation", "test"):
+            write_csv(getattr(parts, part), draft / f"{part}.csv")
+
+
+def write_csv(log: Interactions, path: Path) -> None:
+    """A header, then rows; text is always quoted: ids may look like numbers or hold separators."""
+    with path.open("wb") as file:
+        for number, frame in enumerate(_frames(log)):
+            if number == 0:
+                file.write(frame.clear().write_csv().encode())
+            frame.write_csv(file, include_header=False, quote_style="non_numeric")
+
+
+def _write_parquet(log: Interactions, path: Path) -> None:
+    pl.concat(_frames(log)).write_parquet(path)
+
+
+def _frames(log: Interactions) -> Iterator[pl.DataFrame]:
+    """The rows of the log with its ids, some at a time; one frame without rows of an empty log."""
+    users, items = (_ids(ids) for ids in (log.user_ids, log.item_ids))
+    described = {name: pl.Series(cells.tolist()) for name, cells in log.attributes.items()}
+    numbers = {"rating": log.ratings, "timestamp": log.timestamps, "weight": log.total_weights()}
+    for start in range(0, max(1, len(log)), ROWS_AT_ONCE):
+        here = slice(start, start + ROWS_AT_ONCE)
+        taken = log.items[here]
+        columns = {"user": users.gather(log.users[here]), "item": items.gather(taken)}
+        for name, values in numbers.items():
+            if values is not None:
+                columns[name] = pl.Series(values[here], nan_to_null=True)
+        columns |= {name: cells.gather(taken) for name, cells in described.items()}
+        yield pl.DataFrame(columns)
+
+
+def _ids(ids: NDArray[Any]) -> pl.Series:
+    return pl.Series(ids.tolist(), dtype=pl.String if ids.dtype == object else pl.Int64)
