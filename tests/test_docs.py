@@ -122,9 +122,7 @@ def test_every_page_that_the_code_names_exists() -> None:
     named = {
         page
         for path in files
-        for page in re.findall(
-            r"\bdocs/[\w/-]+\.(?:md|png|svg)", path.read_text(encoding="utf-8")
-        )
+        for page in re.findall(r"\bdocs/[\w/-]+\.(?:md|png|svg)", path.read_text(encoding="utf-8"))
     }
     assert [page for page in named if not (ROOT / page).exists()] == []
 
