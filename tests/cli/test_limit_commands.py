@@ -321,7 +321,7 @@ def test_a_limit_that_cannot_be_kept_is_reported(
         found = share(lists, of("seller", name))
         text = f'"seller={name}"<=0.2' if "&" in name else f"seller={name}<=0.2"
         away = f"{100 * found - 20:.1f} points too many"
-        note = f"note: {text} not kept: {100 * found:.1f} % of at most 20 %, {away}\n"
+        note = f"note: {text} not kept: {100 * found:.1f} % of at most 20 %, {away}; "
         assert (note in said) == (found > 0.2)
     assert "not kept" in said
 

@@ -34,7 +34,7 @@ def test_a_share_of_all_showings() -> None:
     assert found.reached == 7 / 14
     assert found.excess == pytest.approx(0.1)
     assert (found.kept, found.broken, found.n_lists) == (False, None, 4)
-    assert found.at == {}  # lists have four places
+    assert found.at == {1: 1 / 4}  # lists have four places
     # 1 + 1/2, 1/log2(5), 1/log2(3) + 1/2 + 1/log2(5), 1/log2(3) of all of these
     first, second, third, fourth = 1.0, 1 / log2(3), 1 / log2(4), 1 / log2(5)
     group = first + 2 * second + 2 * third + 2 * fourth
@@ -108,7 +108,7 @@ def test_the_gini_index() -> None:
 
 def test_shares_of_the_first_places() -> None:
     lists = np.array([[0, 3, 4, 5, 6, 1, 2, 7, -1, -1, -1, -1]])
-    assert reached("popular<=0.4", lists).at == {5: 1 / 5, 10: 3 / 8}
+    assert reached("popular<=0.4", lists).at == {1: 1, 5: 1 / 5, 10: 3 / 8}
 
 
 def test_nothing_was_shown() -> None:
@@ -127,7 +127,7 @@ def test_rounding_breaks_no_limit() -> None:
 def test_json() -> None:
     content = reached("popular<=0.5;scope=list", np.array([[0, 3, 1, 4, 5, 6]])).to_json()
     assert json.loads(json.dumps(content)) == content
-    assert content["at"] == {"5": 0.4}
+    assert content["at"] == {"1": 1.0, "5": 0.4}
     assert (content["limit"], content["broken"]) == ("popular<=0.5;scope=list", 0)
 
 

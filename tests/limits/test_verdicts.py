@@ -4,7 +4,15 @@ import numpy as np
 import pytest
 
 from fairhorizon.limits.language import Limit
-from fairhorizon.limits.measured import MANY, LimitReached, limit_reached, verdict_of, verdicts_of
+from fairhorizon.limits.measured import (
+    MANY,
+    LimitReached,
+    Verdict,
+    limit_reached,
+    rules_sentence,
+    verdict_of,
+    verdicts_of,
+)
 from fairhorizon.limits.resolved import ResolvedLimit
 
 
@@ -37,15 +45,57 @@ def test_limits_on_lists() -> None:
     group = np.arange(10) < 5
     half = ResolvedLimit(Limit.parse("popular<=0.5;scope=list"), group)
     words = "not kept in 1 of 2 lists, the worst has 75.0 % of at most 50 %"
-    assert verdict_of(limit_reached(half, lists)) == words
+    # 1 of 2 first places, and 3 of 4 and 1 of 4 weighed by 1, 0.63, 0.5, 0.43
+    by_place = "; 100.0 % of first places and 61.1 % weighed by place"
+    assert verdict_of(limit_reached(half, lists)) == words + by_place
     most = ResolvedLimit(Limit.parse("popular<=0.75;scope=list"), group)
-    assert verdict_of(limit_reached(most, lists)) == "kept in all of 2 lists: at most 75 % of each"
+    words = "kept in all of 2 lists: at most 75 % of each"
+    assert verdict_of(limit_reached(most, lists)) == words + by_place
 
 
 def test_a_list_may_break_a_limit_only_at_its_beginning() -> None:
     group = np.arange(10) < 5
     prefix = ResolvedLimit(Limit.parse("popular<=0.5;scope=prefix"), group)
-    assert verdict_of(limit_reached(prefix, np.array([[0, 1, 8, 9]]))) == "not kept in 1 of 1 lists"
+    verdict = verdict_of(limit_reached(prefix, np.array([[0, 1, 8, 9]])))
+    assert verdict.startswith("not kept in 1 of 1 lists; 100.0 % of first places")
+
+
+def test_a_floor_that_is_kept_at_the_bottom_of_lists_says_so() -> None:
+    """Half of the showings, none of the first places: 1.07 of 2.56 weighed by place."""
+    half = ResolvedLimit(Limit.parse("seller=A>=0.5"), np.arange(10) < 5)
+    at_the_bottom = limit_reached(half, np.array([[9, 8, 0, 1], [7, 6, 2, 3]]))
+    words = "kept: 50.0 % of at least 50 %, but 0.0 % of first places and 36.3 % weighed by place"
+    assert verdict_of(at_the_bottom) == words
+    (verdict,) = verdicts_of([at_the_bottom], ["seller"])
+    assert verdict.at_the_bottom
+    assert rules_sentence([verdict]) == (
+        "The limit was kept, but not by the first places (seller=A>=0.5: "
+        f"{words.removeprefix('kept: ')})."
+    )
+    # under a limit that counts by place there is nothing that whole lists could hide
+    weighed = ResolvedLimit(Limit.parse("seller=A>=0.5;weights=log"), np.arange(10) < 5)
+    lists = np.array([[9, 0, 1, 2], [0, 9, 8, 7]])
+    (verdict,) = verdicts_of([limit_reached(weighed, lists)], ["seller"])
+    assert verdict.verdict == "kept: 50.0 % of at least 50 %"
+    assert not verdict.at_the_bottom
+
+
+def test_lists_of_one_place_have_no_share_by_place() -> None:
+    half = ResolvedLimit(Limit.parse("seller=A>=0.5"), np.arange(10) < 5)
+    verdict = verdict_of(limit_reached(half, np.array([[0], [9]])))
+    assert verdict == "kept: 50.0 % of at least 50 %"
+
+
+def test_a_rule_on_many_values_is_one_rule() -> None:
+    each = Verdict("seller:each<=0.1", True, "kept by all 657 values", 657)
+    plain = [Verdict(f"popular<=0.{n}", True, "kept: a") for n in (3, 4, 5)]
+    assert rules_sentence([each, *plain]) == "All 4 rules (660 limits) were kept."
+    assert rules_sentence(plain) == "All 3 limits were kept."
+    assert rules_sentence(plain[:1]) == "The limit was kept."
+    broken = Verdict("gini<=0.8", False, "not kept: 98.3 % of at most 80 %")
+    assert rules_sentence([each, broken]) == (
+        "1 of 2 rules (658 limits) was kept; not gini<=0.8 (98.3 % of at most 80 %)."
+    )
 
 
 def test_many_values_of_a_column_have_one_verdict() -> None:

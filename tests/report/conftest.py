@@ -21,7 +21,7 @@ def make_metrics():
 
 @pytest.fixture(scope="session")
 def make_row(make_metrics):
-    """A result row as the studies make it; `level` is that of the dial, if it has one."""
+    """A result row as the studies make it; `level` is its setting of fairness, if it has one."""
 
     def make(name, level=None, *, seeds=(0, 1, 2), metrics=None, **other):
         where = {"dataset": "ml-100k", "protocol": Protocol.STANDARD}

@@ -4,7 +4,7 @@ import numpy as np
 from specs import check_schema, line_of
 
 from fairhorizon.evaluation.short_term import EvaluationRow
-from fairhorizon.limits.measured import Verdict
+from fairhorizon.limits.measured import Verdict, verdict_lines
 from fairhorizon.report import audit as audit_report
 from fairhorizon.report.charts import GREY
 from fairhorizon.studies.audit import (
@@ -51,7 +51,7 @@ def test_of_many_groups_the_most_shown_are_drawn() -> None:
     by_rank = ByRank((10,), (*RANKS.groups, *many))
     names = [group.group for group in audit_report.shown_groups(by_rank)]
     assert names == ["popular", "other", *(f"seller=s{n}" for n in range(14, 20))]
-    assert "14 further groups" in audit_report.ranks_section(by_rank).note
+    assert "14 further groups" in audit_report.ranks_table_section(by_rank).note
 
 
 def test_providers_and_verdicts() -> None:
@@ -69,7 +69,7 @@ def test_providers_and_verdicts() -> None:
         provider_column="seller",
         providers=providers,
     )
-    assert audit_report.verdict_lines(result) == ["gini<=0.8     kept: a", "popular<=0.4  b"]
+    assert verdict_lines(result.verdicts) == ["gini<=0.8     kept: a", "popular<=0.4  b"]
     line = "3; 2 are shown less than their share of the training log, 1 never"
     assert audit_report.providers_line(result) == line
     lines = audit_report.providers_grid(providers, "seller").lines
@@ -80,7 +80,10 @@ def test_providers_and_verdicts() -> None:
     ]
     content = result.to_json()
     assert next(iter(content)) == "verdicts"
-    assert content["verdicts"][0] == {"limit": "gini<=0.8", "kept": True, "verdict": "kept: a"}
+    assert content["verdicts"][0] == {
+        **{"limit": "gini<=0.8", "kept": True, "verdict": "kept: a"},
+        **{"limits": 1, "at_the_bottom": False},
+    }
     assert content["providers"][0]["ratio"] == 0
     assert content["providers"][2]["ratio"] is None
     assert "by_rank" not in content

@@ -19,7 +19,7 @@ from fairhorizon.report.comparison import comparison_section, significance_secti
 from fairhorizon.report.efficiency import efficiency_section
 from fairhorizon.report.frontier import frontier_sections
 from fairhorizon.report.long_term import write_long_term_report
-from fairhorizon.report.page import write_page
+from fairhorizon.report.page import Page
 from fairhorizon.studies.compare import SignificanceRow
 from fairhorizon.studies.efficiency import EfficiencyRow
 from fairhorizon.studies.long_results import CountsOverTime, LongTermResult
@@ -187,8 +187,7 @@ def page(make_row, tmp_path_factory):
         *("ml-100k", "mf+foe", "foe", 200, Protocol.STANDARD, Mode.ONE_SHOT, 943, 100),
         Spread(0.3, 0.0),
     )
-    path = write_page(
-        tmp_path_factory.mktemp("browser") / "page.html",
+    page = Page(
         title="All there is",
         finding="All was found and all limits were kept.",
         intro="A page with every kind of part.",
@@ -199,6 +198,7 @@ def page(make_row, tmp_path_factory):
             efficiency_section([time, replace(time, method="bpr+foe")]),
         ],
     )
+    path = page.write(tmp_path_factory.mktemp("browser") / "page.html")
     path.write_text(path.read_text(encoding="utf-8") + OBSERVER, encoding="utf-8")
     return path
 
@@ -323,7 +323,7 @@ def test_the_page_of_a_long_run_and_its_small_panels(tmp_path):
 
 
 def test_a_planted_fault_is_noticed(tmp_path):
-    path = write_page(tmp_path / "page.html", title="t", finding="", intro="", sections=[])
+    path = Page(title="t", finding="", intro="", sections=[]).write(tmp_path / "page.html")
     faults = '<script>missing()</script><img src="http://127.0.0.1:9/x.png">'
     path.write_text(path.read_text(encoding="utf-8") + faults, encoding="utf-8")
     failed, refused = visit(path, "light", tmp_path).complaints

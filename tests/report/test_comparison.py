@@ -18,7 +18,7 @@ from fairhorizon.report.comparison import (
     significance_table,
     write_comparison,
 )
-from fairhorizon.report.page import rendered
+from fairhorizon.report.page import Page
 from fairhorizon.studies.compare import SignificanceRow
 from fairhorizon.vocabulary import Protocol
 
@@ -140,7 +140,7 @@ def test_the_section_has_a_table_for_each_k_and_the_longest_open(rows, make_row)
         ("K = 5", False),
     ]
     assert [len(part.grid.lines) for part in tables] == [4, 4, 4]
-    html = rendered("", "", "", [section])
+    html = Page("", "", "", [section]).html()
     assert '<td>mf <span class="paper">paper MF</span></td>' in html
     assert (
         '<td class="number" data-value="0.3"><strong>30.00</strong> <small>±0.10</small> '
@@ -172,7 +172,7 @@ def test_significance_three_ways():
     assert words(lines, "ndcg@20") == expected
     cells = r"| ndcg@20 | sasrec | ease | 1.23 | \<0.001 | 0.001 | 0.020 | - | 943 |"
     assert cells in significance_markdown([TEST])
-    html = rendered("", "", "", [significance_section([TEST])])
+    html = Page("", "", "", [significance_section([TEST])]).html()
     assert '<td class="number" data-value="0.00012">&lt;0.001</td>' in html
 
 

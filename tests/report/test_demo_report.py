@@ -9,6 +9,7 @@ import pytest
 from rich.console import Console
 from specs import check_schema
 
+from fairhorizon.limits.measured import Verdict
 from fairhorizon.report.demo import (
     demo_tables,
     finding,
@@ -21,8 +22,10 @@ from fairhorizon.report.demo import (
 from fairhorizon.report.page import drawing_library
 from fairhorizon.studies.demo import DemoResult
 from fairhorizon.studies.long_results import LongTermResult
+from fairhorizon.studies.rows import SampleItem, SampleLists
 
 LEVELS = (0.85, 0.65, 0.37)
+WEIGHED = "popular<=0.37;weights=log"
 NDCG = {"popularity+quota": 0.1, "ease+quota": 0.2, "fcpo": 0.3}
 FOUND = ("log: long histories", "rankers, by weight: ease 1", "NDCG@20 of validation: ease 0.2")
 
@@ -40,7 +43,28 @@ def result(make_row):
             rows.append(make_row("fcpo:paper", level, seeds=(0,), popularity=0.5, ndcg=0.05))
     items = np.arange(20)
     return DemoResult(
-        tuple(rows), 7, FOUND, {row.method: items for row in rows}, items, items > 15, long_run()
+        tuple(rows),
+        7,
+        FOUND,
+        {row.method: items for row in rows},
+        items,
+        items > 15,
+        long_run(),
+        by_place=make_row("fcpo", 0.37, seeds=(0,), popularity=0.36, ndcg=0.3),
+        verdicts=(
+            Verdict("popular<=0.37", True, "kept: 37.0 % of at most 37 %", at_the_bottom=True),
+            Verdict(WEIGHED, False, "not kept: 38.0 % of at most 37 %"),
+        ),
+        shares_by_rank={"no limit": (0.9, 0.8), "popular<=0.37": (0.5, 0.2), WEIGHED: (0.3, 0.4)},
+        sample=SampleLists(
+            "u1",
+            ("no limit", WEIGHED),
+            (
+                (SampleItem("Star Wars", True), SampleItem("Fargo", True)),
+                (SampleItem("Kolya", False),),
+            ),
+            "popular",
+        ),
     )
 
 
@@ -80,6 +104,7 @@ def test_a_line_has_its_limit_and_whether_it_was_kept(result):
         ["37 %", "popularity+quota", "yes", "37.00", "13.70"],
         ["37 %", "ease+quota", "no", "38.00", "23.70"],
         ["37 %", "fcpo", "yes", "37.00", "33.70"],
+        ["37 %", "fcpo by place", "no", "36.00", "30.00"],
     ]
 
 
@@ -99,6 +124,7 @@ def test_it_opens_with_accuracy_at_the_limits_and_whether_they_were_kept(result)
         "fcpo 38.50 / 36.50 / 33.70; ease+quota 28.50 / 26.50 / 23.70; "
         "popularity+quota 18.50 / 16.50 / 13.70. "
         "9 of 10 limits on popular items kept; not kept by ease+quota (38.00 %, at most 37 %). "
+        f"At rank 1 fcpo shows 30.00 % popular items under {WEIGHED}, 90.00 % without a limit. "
         "After 2 steps fcpo is the most accurate, with an NDCG of 46.30 %. The limit of 37 % "
         "popular items was kept by fcpo and was broken by popularity (at 100.0 % of steps)."
     )
@@ -144,9 +170,14 @@ def test_the_page_has_the_tables_of_all_lengths_and_what_the_fit_found(result, t
     html = (tmp_path / "index.html").read_text(encoding="utf-8")
     html = html.replace(drawing_library(), "")
     assert re.findall(r"<h2>(.*)</h2>", html) == [
-        *("At each limit", "Accuracy against fairness", "The long run"),
-        *("The limit at every moment", "Distribution of exposure"),
+        *("Did fcpo keep its limits?", "The lists of user u1", "Exposure by rank"),
+        *("Accuracy against fairness", "The limit at every moment", "Distribution of exposure"),
+        *("At each limit", "The long run"),
         *("What fcpo found about the log", "The methods", "What the numbers mean", "Made by"),
     ]
-    assert "<summary>The first 5 places</summary>" in html
+    first, folded = html.split("<summary>All figures, and what they mean</summary>")
+    assert re.findall(r'<li class="(\w+)">', first) == ["hidden", "bad"]
+    assert "Star Wars ●</td>" in first
+    assert ">Kolya</td>" in first
+    assert "<summary>The first 5 places</summary>" in folded
     assert "<dt>rankers, by weight</dt><dd>ease 1</dd>" in html

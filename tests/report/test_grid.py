@@ -1,7 +1,6 @@
 from rich.console import Console
 
-from fairhorizon.report.page import Section
-from fairhorizon.report.page import rendered as rendered_page
+from fairhorizon.report.page import Page, Section
 from fairhorizon.report.tables import (
     BEST,
     SECOND,
@@ -95,7 +94,7 @@ def test_markdown_is_one_row_a_line_and_nothing_in_it_is_markup():
 
 
 def test_html_escapes_marks_and_says_what_to_sort_by():
-    text = rendered_page("", "", "", [Section("S", [GRID])])
+    text = Page("", "", "", [Section("S", [GRID])]).html()
     assert "<i>" not in text
     assert "<caption>What it is</caption>" in text
     assert "&lt;i&gt;*a_b|c*&lt;/i&gt; [red]" in text

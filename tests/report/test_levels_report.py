@@ -22,7 +22,11 @@ from fairhorizon.vocabulary import Mode, Protocol
 
 @pytest.fixture
 def rows(make_metrics):
-    places = {"weighed_rate@20": Spread(0.71, 0.001), "lists_above@20": Spread(0.042, 0.001)}
+    places = {
+        "popularity_rate@1": Spread(0.73, 0.001),
+        "weighed_rate@20": Spread(0.71, 0.001),
+        "lists_above@20": Spread(0.042, 0.001),
+    }
 
     def make(method, level, dials, *, settings=None, best_rival=False, above=0, **values):
         return LevelRow(
@@ -134,13 +138,13 @@ def test_a_table_a_level_with_the_best_rival_and_what_is_above_marked(results):
 def test_a_table_by_place(results):
     text = levels_markdown(results)
     assert "By place, at most 65 % popular items" in text
-    assert "| Method | First 5 | First 10 | First 20 | Weighed | Lists over |" in text
+    assert "| Method | Rank 1 | First 10 | First 20 | Weighed | Lists over |" in text
     assert (
-        "| fcpo:strong | 65.00 ±0.10 | 65.00 ±0.10 | 65.00 ±0.10 | 71.00 ±0.10 | 4.20 ±0.10 |"
+        "| fcpo:strong | 73.00 ±0.10 | 65.00 ±0.10 | 65.00 ±0.10 | 71.00 ±0.10 | 4.20 ±0.10 |"
     ) in text
     assert "| popularity | - | - | - | - | - |" in text
     short = levels_markdown(replace(results, k=7))
-    assert "| Method | First 5 | First 7 | Weighed | Lists over |" in short
+    assert "| Method | Rank 1 | First 7 | Weighed | Lists over |" in short
 
 
 def test_a_gain_is_stated_with_its_interval_and_claimed_only_where_it_is_shown(results):
@@ -219,7 +223,16 @@ def test_a_terminal_of_80_columns_holds_the_longest_names(results):
     assert [*line, "20.00", "±0.10"] in lines
     line = ["65", "%", "fcpo:strong", "gru4rec+penalty", "^", "25.00", "3.00", "1.10"]
     assert [*line, "to", "4.90", "13.64"] in lines
-    places = ["gru4rec+penalty", *("60.00", "±0.10") * 3, "71.00", "±0.10", "4.20", "±0.10"]
+    places = [
+        "gru4rec+penalty",
+        "73.00",
+        "±0.10",
+        *("60.00", "±0.10") * 2,
+        "71.00",
+        "±0.10",
+        "4.20",
+        "±0.10",
+    ]
     assert places in lines
 
 
@@ -244,12 +257,15 @@ def test_there_is_a_page_and_it_opens_with_gains_and_limits(results, rows, tmp_p
         "fcpo:strong to fcpo:strong-start, the same without CPO rounds, is shown at 65 % (NDCG@20 "
         "25.00 %: +0.10 points, 95 % interval -0.20 to +0.40). "
         "4 of 5 results keep their limit; under some seed fcpo:strong at 37 % is above it. "
+        "At rank 1 the share of popular items is higher: 73.00 % for fcpo:strong at 65 % and "
+        "73.00 % for fcpo:strong at 37 %. "
         "No setting reached the limit for popularity at 65 %."
     )
     assert f'<p class="finding">{found}</p>'.replace(" %", "\u00a0%") in html
     assert finding(LevelResults(rows[:3], [], [], 20)) == (
         "With at most 65 % popular items fcpo:strong is the best: NDCG@20 25.00 %. "
-        "All 3 results keep their limit."
+        "All 3 results keep their limit. "
+        "At rank 1 the share of popular items is higher: 73.00 % for fcpo:strong at 65 %."
     )
 
 

@@ -11,12 +11,11 @@ from fairhorizon.evaluation.short_term import EvaluationRow
 from fairhorizon.report import charts, page
 from fairhorizon.report.charts import Axis, Chart, exposure_chart, panel, styles_of
 from fairhorizon.report.page import (
+    Page,
     Section,
     commands_section,
     glossary_section,
-    rendered,
     results_section,
-    write_page,
 )
 from fairhorizon.vocabulary import Mode, Protocol
 
@@ -99,7 +98,7 @@ def sections():
 @pytest.fixture(scope="module")
 def html(sections, tmp_path_factory):
     path = tmp_path_factory.mktemp("page") / "new" / "report.html"
-    write_page(path, title=NASTY, finding=NASTY, intro=NASTY, sections=sections)
+    Page(title=NASTY, finding=NASTY, intro=NASTY, sections=sections).write(path)
     assert [file.name for file in path.parent.iterdir()] == ["report.html"]
     return path.read_text(encoding="utf-8")
 
@@ -179,7 +178,7 @@ def test_every_chart_is_valid_by_the_schema_of_vega_lite(sections):
 
 def test_templates_and_styles_are_files_of_the_package():
     folder = files("fairhorizon.report")
-    assert "{{ finding" in (folder / "templates" / "page.html.j2").read_text(encoding="utf-8")
+    assert "{{ page.finding" in (folder / "templates" / "page.html.j2").read_text(encoding="utf-8")
     assert "prefers-color-scheme: dark" in (folder / "style" / "page.css").read_text("utf-8")
     markup = re.compile(r"</?(html|table|section|div|span|td|tr|script|style|svg)\b")
     for file in folder.iterdir():
@@ -188,7 +187,7 @@ def test_templates_and_styles_are_files_of_the_package():
 
 
 def test_a_page_without_charts_is_small(tmp_path):
-    path = write_page(tmp_path / "p.html", title="t", finding="", intro="", sections=[])
+    path = Page(title="t", finding="", intro="", sections=[]).write(tmp_path / "p.html")
     assert path.stat().st_size < 20_000
 
 
@@ -205,7 +204,7 @@ def test_a_group_by_an_attribute_is_called_by_its_name():
     )
     exposure = exposure_chart(COUNTS, POPULAR, styles_of(COUNTS), name)
     assert exposure.label(NASTY).endswith("Gini 0.0%, items with seller = <Mega> 20.0%")
-    html = rendered("", "", "", [table, glossary, Section("Exposure", [exposure])])
+    html = Page("", "", "", [table, glossary, Section("Exposure", [exposure])]).html()
     ours = html.replace(page.drawing_library(), "")
     assert "<button>seller = &lt;Mega&gt;</button>" in ours
     assert "popular" not in ours.lower()
@@ -213,13 +212,7 @@ def test_a_group_by_an_attribute_is_called_by_its_name():
 
 def test_the_same_input_gives_the_same_page(tmp_path):
     first, second = (
-        write_page(
-            tmp_path / name,
-            title="t",
-            finding="f",
-            intro="i",
-            sections=[Section("T", [training_chart()])],
-        ).read_bytes()
+        Page("t", "f", "i", [Section("T", [training_chart()])]).write(tmp_path / name).read_bytes()
         for name in ("a.html", "b.html")
     )
     assert first == second
@@ -227,12 +220,12 @@ def test_the_same_input_gives_the_same_page(tmp_path):
 
 def test_titles_must_differ():
     with pytest.raises(ValueError, match="two sections of a page have the same title"):
-        rendered("t", "f", "i", [Section("One", []), Section("One", [])])
+        Page("t", "f", "i", [Section("One", []), Section("One", [])]).html()
 
 
 def test_a_failed_write_keeps_the_old_page_and_leaves_nothing_behind(tmp_path, monkeypatch):
     path = tmp_path / "p.html"
-    write_page(path, title="old", finding="", intro="", sections=[])
+    Page(title="old", finding="", intro="", sections=[]).write(path)
     old = path.read_bytes()
 
     def fail(*_):
@@ -240,6 +233,6 @@ def test_a_failed_write_keeps_the_old_page_and_leaves_nothing_behind(tmp_path, m
 
     monkeypatch.setattr(page.Path, "replace", fail)
     with pytest.raises(OSError, match="disk full"):
-        write_page(path, title="new", finding="", intro="", sections=[Section("S", [], "note")])
+        Page(title="new", finding="", intro="", sections=[Section("S", [], "note")]).write(path)
     assert list(tmp_path.iterdir()) == [path]
     assert path.read_bytes() == old

@@ -9,7 +9,7 @@ import pytest
 from fairhorizon.data.recommendations import ListColumns, Recommendations, read_recommendations
 from fairhorizon.datasets import Dataset, DataSpec
 from fairhorizon.errors import ConfigError, DataError
-from fairhorizon.report.audit import facts
+from fairhorizon.report.audit import facts, finding, metrics_shown
 from fairhorizon.studies.audit import AuditResult, audit, most_changed
 
 # a trains on 1 2 3, validates on 4, tests on 5; b: 1 2 4, 3, 6; c: 1, 3, and no test item.
@@ -315,7 +315,7 @@ def test_lists_without_any_hit_say_so(dataset: Dataset, tmp_path: Path) -> None:
     text = "2 users with a list and test items"
     hit = dict(facts(audited(dataset, tmp_path, "user,item,rank\na,5,1\nb,5,1\n")))
     assert hit["counted for accuracy"] == text
-    none = dict(facts(audited(dataset, tmp_path, "user,item,rank\na,6,1\nb,5,1\n")))
-    assert none["counted for accuracy"] == (
-        f"{text}; no list shows any of these (lists made after the whole log cannot)"
-    )
+    none = audited(dataset, tmp_path, "user,item,rank\na,6,1\nb,5,1\n")
+    assert dict(facts(none))["counted for accuracy"] == "nobody"
+    assert metrics_shown(none) == ("gini", "popularity_rate")
+    assert "Accuracy is left out: no list shows anything that its user took" in finding(none, 5)

@@ -275,6 +275,7 @@ def test_shares_by_place_by_hand() -> None:
     weighed = (weights[:5].sum() + weights[8:].sum()) / (2 * weights.sum())
     assert places == pytest.approx(
         {
+            "popularity_rate@1": 0.5,
             "popularity_rate@5": 0.5,
             "popularity_rate@10": 7 / 20,
             "weighed_rate@10": weighed,

@@ -191,15 +191,17 @@ def present(result: "AuditResult", ks: list[int], out: Path | None) -> None:
     """Print verdicts, tables and facts, and where the page is."""
     from rich.console import Console
 
+    from fairhorizon.limits.measured import verdict_lines
     from fairhorizon.report import audit as audit_report
     from fairhorizon.report.audit import exposure_table, facts
     from fairhorizon.report.limits import NARROW, limits_grid
-    from fairhorizon.report.tables import PAPER_METRICS, metrics_table, terminal
+    from fairhorizon.report.tables import metrics_table, terminal
 
     console = Console()
-    for line in audit_report.verdict_lines(result):
+    for line in verdict_lines(result.verdicts):
         typer.echo(line)
-    console.print(metrics_table([result.row], PAPER_METRICS, ks))
+    typer.echo(audit_report.finding(result, max(ks)))
+    console.print(metrics_table([result.row], audit_report.metrics_shown(result), ks))
     console.print(exposure_table(result, ks))
     if result.row.limits and len(result.row.limits) <= audit_report.OPEN:
         console.print(terminal(limits_grid(result.row.limits), NARROW))

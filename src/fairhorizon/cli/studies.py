@@ -17,7 +17,7 @@ from fairhorizon.files import check_file, claimed
 from fairhorizon.vocabulary import Cut, EngineName, Mode, Protocol
 
 if TYPE_CHECKING:
-    from fairhorizon.datasets import Dataset
+    from fairhorizon.datasets import Dataset, DataSpec
     from fairhorizon.methods import Method
     from fairhorizon.parallel.engine import TaskEngine
     from fairhorizon.studies.efficiency import EfficiencyRow
@@ -321,16 +321,20 @@ def demo(
     from rich.console import Console
 
     from fairhorizon.report.demo import demo_tables, intro, write_demo_report
+    from fairhorizon.studies.audit import item_notes
     from fairhorizon.studies.demo import demonstrate
 
     typed = options.parse_lengths(k)
     console = Console(width=None if sys.stdout.isatty() else WIDTH_OF_FILES, highlight=False)
     with claimed(out):
-        dataset = open_or_make(data, encoding, cache_dir)
+        spec, dataset = open_or_make(data, encoding, cache_dir)
         ks = options.fitting_lengths(typed, dataset.log.n_items)
+        titles = item_notes(spec, None, cache_dir).titles
         console.print(intro(dataset.group_name))
         with Progress() as progress:
-            result = demonstrate(dataset, rounds=rounds, seed=seed, ks=ks, listener=progress)
+            result = demonstrate(
+                dataset, rounds=rounds, seed=seed, ks=ks, listener=progress, titles=titles
+            )
         console.print(demo_tables(result, max(ks)))
         shown = ",".join(map(str, ks))
         command = f"fairhorizon demo --data {data} --rounds {rounds} --seed {seed} --k {shown}"
@@ -340,19 +344,21 @@ def demo(
     typer.echo(f"{out / 'index.html'}: the page, open it in a browser")
 
 
-def open_or_make(data: str, encoding: str, cache_dir: Path | None) -> "Dataset":
+def open_or_make(data: str, encoding: str, cache_dir: Path | None) -> "tuple[DataSpec, Dataset]":
     """The given data, or the synthetic market if a named set cannot be downloaded."""
     from fairhorizon.data.named_sets import NAMED
     from fairhorizon.datasets import DataSpec
     from fairhorizon.errors import DataError
 
+    spec = DataSpec(source=data, encoding=encoding)
     try:
-        return DataSpec(source=data, encoding=encoding).open(cache_dir)
+        return spec, spec.open(cache_dir)
     except DataError as error:
         if data not in NAMED:
             raise
         print(f"note: {error}\nnote: using the synthetic data set instead", file=sys.stderr)
-        return DataSpec(source="synthetic").open()
+        spec = DataSpec(source="synthetic")
+    return spec, spec.open()
 
 
 # ---- what studies share

@@ -18,7 +18,7 @@ from fairhorizon.metrics.fairness import gini
 from fairhorizon.metrics.shares import ROUNDING
 from fairhorizon.vocabulary import Scope
 
-PLACES = (5, 10, 20)  # first places, in which the share is reported too
+PLACES = (1, 5, 10, 20)  # first places, in which the share is reported too
 NO_PRICES: Mapping[str, float] = MappingProxyType({})
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
@@ -59,7 +59,7 @@ class LimitReached:
         too few); by place, in showings of weight 1. Of a limit on lists, `broken`. None of gini.
     price: what the method subtracted from the value of every item of the group (of a floor: of
         every other item) to keep the limit; None where it has no price or it is not known.
-    at, weighed: the share among the first 5, 10, 20 places that lists have, and the share with
+    at, weighed: the share among the first 1, 5, 10, 20 places that lists have, and the share with
         every showing counted as 1 / log2(1 + rank), whatever the limit counts. Empty and None of
         gini.
     lists_above: the share of lists with more than ceil(share K) items of the group, K being the
@@ -187,6 +187,7 @@ def _share(shown: Showings, inside: NDArray[np.bool_], weights: NDArray[Any]) ->
 
 DECIMALS = range(1, 7)
 CLOSE = 0.05  # of what is printed to what it is, relatively
+FEW_POINTS = 0.05  # a share of first places that is off by more is worth a word
 MANY = 5  # values of one column that have a line each; of more, one line is about all
 
 
@@ -222,11 +223,13 @@ class LimitOutcome(Interface):
 
 @dataclass(frozen=True)
 class Verdict:
-    """A limit, or the same limit on many values of a column, and whether it was kept."""
+    """A rule and whether it was kept: a limit, or the same limit on many values of a column."""
 
     limit: str
     kept: bool
     verdict: str
+    limits: int = 1  # how many the rule stands for
+    at_the_bottom: bool = False  # kept, but the first places alone would not keep it
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -245,12 +248,70 @@ def verdicts_of(found: Sequence[LimitOutcome], families: Sequence[str]) -> tuple
         if len(limits) > MANY:
             verdicts.append(_of_family(family, limits))
         else:
-            verdicts += [Verdict(one.limit, one.kept, verdict_of(one)) for one in limits]
+            verdicts += [
+                Verdict(one.limit, one.kept, verdict_of(one), at_the_bottom=kept_at_the_bottom(one))
+                for one in limits
+            ]
     return tuple(verdicts)
 
 
+def verdict_lines(verdicts: Sequence[Verdict]) -> list[str]:
+    """As in "popular<=0.4  kept: 38.2 % of at most 40 %", one below the other."""
+    widest = max((len(one.limit) for one in verdicts), default=0)
+    return [f"{one.limit:<{widest}}  {one.verdict}" for one in verdicts]
+
+
+def rules_sentence(verdicts: Sequence[Verdict]) -> str:
+    """How many rules were kept; those that were not, or that the first places do not keep.
+
+    As in "All 4 rules (660 limits) were kept." where one rule stands for many limits.
+    """
+    total = sum(one.limits for one in verdicts)
+    rules = "limit" if total == len(verdicts) else "rule"
+    counted = f"{len(verdicts)} {rules}{'s' * (len(verdicts) > 1)}"
+    if total > len(verdicts):
+        counted += f" ({total:,} limits)"
+    broken = [one for one in verdicts if not one.kept]
+    hidden = [one for one in verdicts if one.at_the_bottom]
+    if broken:
+        named = f"{broken[0].limit} ({broken[0].verdict.removeprefix('not kept').lstrip(': ')})"
+        more = f" and {len(broken) - 1} more" if len(broken) > 1 else ""
+        kept = len(verdicts) - len(broken)
+        said = f"{kept} of {counted} {'was' if kept == 1 else 'were'} kept; not {named}{more}."
+    elif len(verdicts) == 1:
+        said = f"The {counted.removeprefix('1 ')} was kept."
+    else:
+        said = f"All {counted} were kept."
+    if hidden and not broken:
+        named = f"{hidden[0].limit}: {hidden[0].verdict.removeprefix('kept: ')}"
+        more = f"; {len(hidden) - 1} more like it" if len(hidden) > 1 else ""
+        return f"{said.removesuffix('.')}, but not by the first places ({named}{more})."
+    return said
+
+
+def kept_at_the_bottom(found: LimitOutcome) -> bool:
+    """Whether a limit is kept by whole lists, and not where people look first.
+
+    That is, the share weighed by place breaks it, and the share of first places does so clearly.
+    """
+    first, weighed = found.at.get(1), found.weighed
+    if first is None or weighed is None or not found.kept:
+        return False
+    sign = -1 if found.is_floor else 1
+    clearly = min(FEW_POINTS, found.asked / 10)
+    return sign * (weighed - found.asked) > 0 and sign * (first - found.asked) > clearly
+
+
 def verdict_of(found: LimitOutcome) -> str:
-    """As in "kept: 38.2 % of at most 40 %" or "not kept in 12 of 943 lists, ..."."""
+    """As in "kept: 38.2 % of at most 40 %" or "not kept in 12 of 943 lists, ...".
+
+    Then where in the lists the group is: "kept: 30.0 % of at least 30 %, but 6.6 % of first places
+    and 24.1 % weighed by place" says that it is at the bottom of the lists.
+    """
+    return _verdict(found) + _by_place(found)
+
+
+def _verdict(found: LimitOutcome) -> str:
     if found.broken is not None:
         if found.kept:
             return f"kept in all of {found.n_lists:,} lists: {_asked(found)} of each"
@@ -268,11 +329,26 @@ def _of_family(family: str, limits: Sequence[LimitOutcome]) -> Verdict:
     if not broken:
         closest = max(limits, key=_away)
         text = f"kept by all {len(limits):,} values, closest {closest.limit}: {_reached(closest)}"
-        return Verdict(family, True, text)
+        return Verdict(family, True, text, len(limits))
     worst = max(broken, key=_away)
     how = f"not kept by {len(broken):,} of {len(limits):,} values"
-    found = verdict_of(worst).removeprefix("not kept: ")
-    return Verdict(family, False, f"{how}, worst {worst.limit}: {found}")
+    found = _verdict(worst).removeprefix("not kept: ")
+    return Verdict(family, False, f"{how}, worst {worst.limit}: {found}", len(limits))
+
+
+def _by_place(found: LimitOutcome) -> str:
+    """The share of the first places, and the share weighed by place where it is another one."""
+    first, weighed, reached = found.at.get(1), found.weighed, found.reached
+    if first is None or weighed is None or first == weighed:  # lists of one place
+        return ""
+    parts = [f"{_percent(first)} of first places"]
+    if reached is None or not math.isclose(weighed, reached):
+        parts.append(f"{_percent(weighed)} weighed by place")
+    return f"{', but' if kept_at_the_bottom(found) else ';'} {' and '.join(parts)}"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.{_decimals(100 * share)}f} %"
 
 
 def _away(found: LimitOutcome) -> float:

@@ -8,6 +8,7 @@ from rich import box
 from rich.table import Table
 
 from fairhorizon.files import write_copies, written_together
+from fairhorizon.limits.measured import rules_sentence
 from fairhorizon.metrics.summary import ACCURACY
 from fairhorizon.report import charts, page
 from fairhorizon.report.charts import (
@@ -15,14 +16,13 @@ from fairhorizon.report.charts import (
     LOG,
     PALETTE,
     SHAPES,
-    Axis,
     Chart,
     Style,
     exposure_chart,
     save_png,
     styles_of,
 )
-from fairhorizon.report.limits import NOTE, TOLERANCE, how_many_kept, limits_grid, percent
+from fairhorizon.report.limits import NOTE, TOLERANCE, limits_grid, percent
 from fairhorizon.report.tables import (
     METRICS,
     PAPER_METRICS,
@@ -67,11 +67,17 @@ PROVIDERS_NOTE = (
 )
 
 
-def _measured(result: AuditResult) -> str:
-    users = f"{result.counts.users_measured:,} users with a list and test items"
-    if any(value for name, value in result.row.metrics.items() if name.startswith("recall@")):
-        return users
-    return f"{users}; no list shows any of these (lists made after the whole log cannot)"
+NO_ACCURACY = (
+    "Accuracy is left out: no list shows anything that its user took in the test part, as lists "
+    "made after the whole log never do."
+)
+
+
+def metrics_shown(result: AuditResult) -> tuple[str, ...]:
+    """The metrics of the first table; without those of accuracy where there is none to measure."""
+    if result.has_accuracy:
+        return PAPER_METRICS
+    return tuple(name for name in PAPER_METRICS if name not in ACCURACY)
 
 
 def facts(result: AuditResult) -> list[tuple[str, str]]:
@@ -80,7 +86,12 @@ def facts(result: AuditResult) -> list[tuple[str, str]]:
     lines = [
         ("shown", f"{counts.shown:,} items to {counts.lists:,} of {counts.users:,} users"),
         ("read as", f"{counts.kind}, ordered by {counts.order}"),
-        ("counted for accuracy", _measured(result)),
+        (
+            "counted for accuracy",
+            f"{counts.users_measured:,} users with a list and test items"
+            if result.has_accuracy
+            else "nobody",
+        ),
         (
             "from the user's own history",
             f"{counts.from_history:,} ({counts.from_history_share:.1%} of what is shown), "
@@ -144,54 +155,72 @@ def exposure_table(result: AuditResult, ks: Sequence[int]) -> Table:
 @written_together()
 def write_audit_report(out: Path, result: AuditResult, ks: Sequence[int], command: str) -> None:
     """audit.json, exposure.png and index.html."""
-    row, group = result.row, result.row.group
-    counts = {LOG: result.training, row.method: result.exposure}
-    chart = exposure_chart(counts, result.sensitive, styles_of([row.method]), group)
+    write_copies(result.to_json(), out / "audit.json")
+    save_png(out / "exposure.png", lorenz_chart(result))
+    audit_page(result, ks, command).write(out / "index.html")
+
+
+def lorenz_chart(result: AuditResult) -> Chart:
+    """How exposure is distributed, in the log and in what was shown."""
+    method = result.row.method
+    counts = {LOG: result.training, method: result.exposure}
+    return exposure_chart(counts, result.sensitive, styles_of([method]), result.row.group)
+
+
+def audit_page(result: AuditResult, ks: Sequence[int], command: str = "") -> page.Page:
+    """Whether the rules were kept, a list, charts; then everything else, folded."""
+    row, group, chart = result.row, result.row.group, lorenz_chart(result)
+    by_rank = result.by_rank.groups
     sections = [
+        *([page.verdicts_section(result.verdicts)] if result.verdicts else []),
+        *([page.sample_section(result.sample)] if result.sample else []),
+        *([ranks_section(result.by_rank)] if by_rank else []),
+        page.Section(chart.title, [chart]),
+        *([providers_section(result)] if result.providers else []),
+    ]
+    details = [
         *([limits_section(result)] if row.limits else []),
-        page.results_section([row], PAPER_METRICS, ks),
+        page.results_section([row], metrics_shown(result), ks),
         page.Section("What was found", [page.Definitions(dict(facts(result)))]),
         page.Section(
             "Metrics of exposure",
             [table(exposure_headings(group), exposure_lines(result, ks))],
             units(EXPOSURE),
         ),
-        page.Section(chart.title, [chart]),
         group_section(result),
-        *([ranks_section(result.by_rank)] if result.by_rank.groups else []),
-        *([providers_section(result)] if result.providers else []),
+        *([ranks_table_section(result.by_rank)] if by_rank else []),
         items_section(result),
         page.glossary_section(tuple(METRICS), (row.protocol, row.mode), group),
         page.commands_section([command]),
     ]
-    write_copies(result.to_json(), out / "audit.json")
-    save_png(out / "exposure.png", chart)
-    title = f"Audit of {row.method if result.is_named else 'lists'} on {row.dataset}"
-    page.write_page(
-        out / "index.html",
-        title=title,
-        finding=finding(result, max(ks)),
-        intro=INTRO,
-        sections=sections,
+    return page.Page(
+        f"Audit of {row.method if result.is_named else 'lists'} on {row.dataset}",
+        finding(result, max(ks)),
+        INTRO,
+        sections,
+        details,
     )
 
 
 def finding(result: AuditResult, k: int) -> str:
-    """The share of the group and the inequality of exposure; whether a limit was kept."""
+    """Whether the rules were kept, the share of the group, the inequality of exposure."""
     row, items = result.row, group_items(result.row.group)
     rate = row.metrics.get(f"popularity_rate@{k}", math.nan)
     inequality = row.metrics.get(f"gini@{k}", math.nan)
-    found = f"{percent(rate)} of the first {k} places show {items}; the Gini index of exposure is "
-    found += f"{percent(inequality)}."
-    if row.limits:
-        found = f"{how_many_kept(row.limits)} {found}"
+    sentences = [rules_sentence(result.verdicts)] if result.verdicts else []
+    sentences.append(
+        f"{percent(rate)} of the first {k} places show {items}; the Gini index of exposure is "
+        f"{percent(inequality)}."
+    )
     limit = row.alpha_prime
-    if limit is None or limit >= 1:
-        return found if row.limits else f"{found} No limit was given."
-    kept = "was kept" if rate <= limit + TOLERANCE else "was not kept"
-    over = row.metrics.get(f"exact_k_violation@{k}", math.nan)
-    lists = f"{percent(over)} of single lists are over it"
-    return f"{found} The limit of {100 * limit:g} % {kept} over all lists; {lists}."
+    if limit is not None and limit < 1:
+        kept = "was kept" if rate <= limit + TOLERANCE else "was not kept"
+        over = row.metrics.get(f"exact_k_violation@{k}", math.nan)
+        lists = f"{percent(over)} of single lists are over it"
+        sentences.append(f"The limit of {100 * limit:g} % {kept} over all lists; {lists}.")
+    elif not result.verdicts:
+        sentences.append("No limit was given.")
+    return " ".join([*sentences, *([] if result.has_accuracy else [NO_ACCURACY])])
 
 
 def group_section(result: AuditResult) -> page.Section:
@@ -260,19 +289,11 @@ def table(
     return Grid(headings, cells, len(headings) - 1 if numbers is None else numbers)
 
 
-def verdict_lines(result: AuditResult) -> list[str]:
-    """As in "popular<=0.4  kept: 38.2 % of at most 40 %", one below the other."""
-    widest = max((len(one.limit) for one in result.verdicts), default=0)
-    return [f"{one.limit:<{widest}}  {one.verdict}" for one in result.verdicts]
-
-
 def limits_section(result: AuditResult) -> page.Section:
-    """The verdicts, and below them the limits in numbers."""
-    lines = [[Cell(one.limit), Cell(one.verdict)] for one in result.verdicts]
+    """The limits in numbers; those of one rule on many values are folded."""
     numbers = limits_grid(result.row.limits)
-    folded = page.Folded("In numbers", numbers, len(numbers.lines) <= OPEN)
-    verdicts = Grid(("Limit", "Verdict"), lines, 0)
-    return page.Section("Limits", [verdicts, folded], f"In percent. {NOTE}")
+    folded = page.Folded("Limits", numbers, len(numbers.lines) <= OPEN)
+    return page.Section("Limits in numbers", [folded], f"In percent. {NOTE}")
 
 
 def bands(by_rank: ByRank) -> Iterator[tuple[str, int, int]]:
@@ -313,22 +334,19 @@ def ranks_chart(by_rank: ByRank) -> Chart:
         group.group: Style(GREY if at == 1 else PALETTE[at], SHAPES[at % len(SHAPES)])
         for at, group in enumerate(groups)
     }
-    rows = [
-        {"series": group.group, "x": rank, "y": round(share, 5), "marked": 1}
-        for group in groups
-        for rank, share in enumerate(group.shares, start=1)
-    ]
-    x = Axis("Rank", domain=(1, max(2, len(by_rank.showings))), whole=True)
-    y = Axis("Share of showings at this rank", domain=(0.0, 1.0), format=".1%", labels=".0%")
-    panel = charts.panel([charts.lines(rows, charts.by_series(styles), x, y)], height=320)
-    return Chart("Exposure by rank", [panel], styles, columns=1)
+    return charts.by_rank_chart({group.group: group.shares for group in groups}, styles)
 
 
 def ranks_section(by_rank: ByRank) -> page.Section:
+    chart = ranks_chart(by_rank)
+    return page.Section(chart.title, [chart])
+
+
+def ranks_table_section(by_rank: ByRank) -> page.Section:
     left_out = len(by_rank.groups) - len(shown_groups(by_rank))
     more = f" {left_out:,} further groups, which are shown less, are in the JSON file."
     note = RANKS_NOTE + (more if left_out else "")
-    return page.Section("Exposure by rank", [ranks_grid(by_rank), ranks_chart(by_rank)], note)
+    return page.Section("Exposure by rank in numbers", [ranks_grid(by_rank)], note)
 
 
 def providers_grid(providers: Sequence[ProviderExposure], column: str) -> Grid:

@@ -427,6 +427,20 @@ def exposure_chart(
     return Chart(title, [drawing], drawn, labels, EXPOSURE_READING, columns=1)
 
 
+def by_rank_chart(shares: Mapping[str, Sequence[float]], styles: Mapping[str, Style]) -> Chart:
+    """A line per series: its share of the showings at ranks 1, 2, ..."""
+    rows = [
+        {"series": name, "x": rank, "y": round(share, 5), "marked": 1}
+        for name, own in shares.items()
+        for rank, share in enumerate(own, start=1)
+    ]
+    longest = max(map(len, shares.values()))
+    x = Axis("Rank", domain=(1, max(2, longest)), whole=True)
+    y = Axis("Share of showings at this rank", domain=(0.0, 1.0), format=".1%", labels=".0%")
+    drawing = panel([lines(rows, by_series(styles), x, y)], height=320)
+    return Chart("Exposure by rank", [drawing], styles, columns=1)
+
+
 def exposure_label(
     label: str, counts: NDArray[Any], members: NDArray[np.bool_], group: str = POPULAR
 ) -> str:

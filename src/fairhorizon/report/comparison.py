@@ -26,11 +26,11 @@ from fairhorizon.report.limits import (
 from fairhorizon.report.page import (
     Folded,
     Heading,
+    Page,
     Part,
     Section,
     commands_section,
     glossary_section,
-    write_page,
 )
 from fairhorizon.report.tables import (
     LEGEND,
@@ -100,15 +100,15 @@ def write_comparison(
         text += "\n" + methods_markdown(limits)
         sections.append(methods_section(limits))
     glossary = glossary_section(PAPER_METRICS, (rows[0].protocol, rows[0].mode), group)
-    write_copies(content, out / "comparison.json", json_file)
-    write_text(out / "table.md", text)
-    write_page(
-        out / "index.html",
+    page = Page(
         title=f"Fair recommenders on {rows[0].dataset}",
         finding=finding(rows, tests, max(ks), group),
         intro=INTRO,
         sections=[*sections, glossary, commands_section([command])],
     )
+    write_copies(content, out / "comparison.json", json_file)
+    write_text(out / "table.md", text)
+    page.write(out / "index.html")
 
 
 def finding(

@@ -8,9 +8,19 @@ from rich.text import Text
 
 from fairhorizon.files import written_together
 from fairhorizon.report import long_charts, long_term, page
-from fairhorizon.report.charts import LOG, Chart, exposure_chart, save_png, styles_of
+from fairhorizon.report.charts import (
+    LOG,
+    PALETTE,
+    SHAPES,
+    Chart,
+    Style,
+    by_rank_chart,
+    exposure_chart,
+    save_png,
+    styles_of,
+)
 from fairhorizon.report.frontier import frontier_chart
-from fairhorizon.report.limits import Kept, limits_sentence, mark_notes, marked, of_row
+from fairhorizon.report.limits import Kept, limits_sentence, mark_notes, marked, of_row, percent
 from fairhorizon.report.long_charts import Span
 from fairhorizon.report.page import Definitions, Folded, Section
 from fairhorizon.report.tables import (
@@ -80,23 +90,46 @@ def write_demo_report(out: Path, result: DemoResult, ks: Sequence[int], command:
     }
     for name, chart in charts.items():
         save_png(out / f"{name}.png", chart)
+    demo_page(result, ks, command).write(out / "index.html")
+
+
+def demo_page(result: DemoResult, ks: Sequence[int], command: str = "") -> page.Page:
+    """Whether limits were kept, a list before and after, charts; then everything else, folded."""
+    longest = max(ks)
     run = long_term.summary_section(result.long_run.steps, result.group, title="The long run")
-    page.write_page(
-        out / "index.html",
-        title=f"FairHorizon on {result.dataset}",
-        finding=finding(result, longest),
-        intro=intro(result.group),
-        sections=[
+    drawn = (
+        ranks_chart(result),
+        frontier_chart(curves(result), longest, result.group),
+        long_run_chart(result.long_run),
+        strictest_exposure(result),
+    )
+    return page.Page(
+        f"FairHorizon on {result.dataset}",
+        finding(result, longest),
+        intro(result.group),
+        [
+            page.verdicts_section(result.verdicts, "Did fcpo keep its limits?"),
+            page.sample_section(result.sample),
+            *(Section(chart.title, [chart]) for chart in drawn),
+        ],
+        [
             levels_section(result, ks),
-            Section(charts["levels"].title, [charts["levels"]]),
             Section(run.title, run.parts, f"{_long_words(result.long_run)} {run.note}"),
-            *(Section(charts[name].title, [charts[name]]) for name in ("long-run", "exposure")),
             Section("What fcpo found about the log", [Definitions(_named(result.found))]),
             Section("The methods", [Definitions(METHODS)]),
             page.glossary_section(COLUMNS, ("standard", "one-shot"), result.group),
             page.commands_section([command]),
         ],
     )
+
+
+def ranks_chart(result: DemoResult) -> Chart:
+    """The share of the group at every rank of the lists of fcpo: no limit, and two kinds of one."""
+    styles = {
+        name: Style(PALETTE[number], SHAPES[number])
+        for number, name in enumerate(result.shares_by_rank)
+    }
+    return by_rank_chart(result.shares_by_rank, styles)
 
 
 def levels_section(result: DemoResult, ks: Sequence[int]) -> Section:
@@ -115,6 +148,9 @@ def levels_grid(result: DemoResult, k: int) -> Grid:
     for limit in (1.0, *result.levels):
         same = [row for row in result.rows if row.alpha_prime == limit]
         lines += placed([_line(row, k) for row in same], BETTER)
+    bound, name, _, *values = _line(result.by_place, k)
+    kept = "yes" if result.verdicts[-1].kept else "no"  # as the limit counts
+    lines.append([bound, Cell(f"{name.text} by place"), Cell(kept), *values])
     names = [group_title(result.group), *(f"{columns[name].heading}@{k}" for name in COLUMNS[1:])]
     return Grid(["Limit", "Method", "Kept", *names], lines, len(COLUMNS))
 
@@ -187,7 +223,17 @@ def finding(result: DemoResult, k: int) -> str:
     run = long_term.finding(result.long_run, span_of(result.long_run))
     return (
         f"NDCG@{k} in percent with at most {limits} % {group_items(result.group)}: {accuracy}. "
-        f"{limits_sentence(kept, result.group)} {run}"
+        f"{limits_sentence(kept, result.group)} {_first_places(result)} {run}"
+    )
+
+
+def _first_places(result: DemoResult) -> str:
+    """What a limit that counts by place does for the places that people look at first."""
+    shares = {name: percent(own[0]) for name, own in result.shares_by_rank.items()}
+    by_place, free = result.verdicts[-1].limit, next(iter(shares))
+    return (
+        f"At rank 1 fcpo shows {shares[by_place]} {group_items(result.group)} under {by_place}, "
+        f"{shares[free]} without a limit."
     )
 
 

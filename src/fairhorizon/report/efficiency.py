@@ -9,7 +9,7 @@ from fairhorizon.files import write_copies, written_together
 from fairhorizon.report import charts
 from fairhorizon.report.charts import GREY, SHAPES, Chart, Spec, save_png, styles_of
 from fairhorizon.report.comparison import paper_hours
-from fairhorizon.report.page import Section, commands_section, write_page
+from fairhorizon.report.page import Page, Section, commands_section
 from fairhorizon.report.tables import MISSING, Cell, Grid, number_cell, terminal
 from fairhorizon.studies.efficiency import EfficiencyRow
 
@@ -37,13 +37,13 @@ def write_efficiency(
     """efficiency.json for programs, efficiency.png and index.html."""
     content = {"rows": [row.to_json() | {"paper_hours": _hours(row)} for row in rows]}
     save_png(out / "efficiency.png", efficiency_chart(rows))
-    write_page(
-        out / "index.html",
+    page = Page(
         title=f"Efficiency on {rows[0].dataset}",
         finding=finding(rows),
         intro=INTRO.format(length=rows[0].length),
         sections=[efficiency_section(rows), commands_section([command])],
     )
+    page.write(out / "index.html")
     write_copies(content, out / "efficiency.json", json_file)
 
 

@@ -26,7 +26,7 @@ from fairhorizon.report.limits import (
     methods_section,
     of_row,
 )
-from fairhorizon.report.page import Section, commands_section, write_page
+from fairhorizon.report.page import Page, Section, commands_section
 from fairhorizon.report.tables import (
     MISSING,
     Cell,
@@ -86,13 +86,13 @@ def write_frontier(
     save_png(out / "frontier.png", frontier_chart(curves, k, group))
     best = best_sentence(rows, f"ndcg@{k}", f"NDCG@{k}")
     kept = limits_sentence([of_row(row, k) for row in rows], group)
-    write_page(
-        out / "index.html",
+    page = Page(
         title=f"Accuracy and fairness on {rows[0].dataset}",
         finding=" ".join([best, *largest_area(curves, k, group), kept]),
         intro=INTRO,
         sections=[*frontier_sections(curves, k, group), *measured, commands_section([command])],
     )
+    page.write(out / "index.html")
     write_copies(content, out / "frontier.json", json_file)
 
 

@@ -9,6 +9,7 @@ from rich.console import Group
 from rich.text import Text
 
 from fairhorizon.files import write_copies, write_text, written_together
+from fairhorizon.limits.measured import FEW_POINTS
 from fairhorizon.report.charts import (
     Axis,
     Chart,
@@ -33,7 +34,7 @@ from fairhorizon.report.limits import (
     methods_table,
     percent,
 )
-from fairhorizon.report.page import Folded, Section, commands_section, glossary_section, write_page
+from fairhorizon.report.page import Folded, Page, Section, commands_section, glossary_section
 from fairhorizon.report.tables import (
     LEGEND,
     MISSING,
@@ -82,7 +83,7 @@ OTHER_PARTS_NOTE = (
 
 
 COLUMNS = ("ndcg", "gini", "popularity_rate", "recall")
-FIRST_PLACES = (5, 10, 20)  # whose share is shown, where lists are as long
+FIRST_PLACES = (1, 10, 20)  # whose share is shown, where lists are as long
 BEST_RIVAL, ABOVE = " ^", " !"
 
 
@@ -106,11 +107,14 @@ def write_levels(
     }
     write_copies(content, out / "levels.json", json_file)
     write_text(out / "levels.md", levels_markdown(results))
-    chart = levels_chart(results)
-    save_png(out / "levels.png", chart)
-    first = rows[0]
-    write_page(
-        out / "index.html",
+    save_png(out / "levels.png", levels_chart(results))
+    levels_page(results, command).write(out / "index.html")
+
+
+def levels_page(results: LevelResults, command: str = "") -> Page:
+    """Tables of each level, ours against rivals, and who pays."""
+    first, chart = results.rows[0], levels_chart(results)
+    return Page(
         title=f"Accuracy at levels of fairness on {first.dataset}",
         finding=finding(results),
         intro=INTRO.format(items=group_items(results.group)),
@@ -141,10 +145,25 @@ def finding(results: LevelResults) -> str:
     if above:
         kept = f"{len(measured) - len(above)} of {len(measured)} results keep their limit; under "
         kept += f"some seed {listed(above)} is above it."
-    sentences.append(kept)
+    sentences += [kept, *_at_rank_1(rows, group)]
     if missed:
         sentences.append(f"No setting reached the limit for {listed(missed)}.")
     return " ".join(sentences)
+
+
+def _at_rank_1(rows: Sequence[LevelRow], group: str) -> list[str]:
+    """Where ours shows clearly more of the group at the top than whole lists are allowed."""
+    shares = [
+        (row, share)
+        for row in rows
+        if row.ours and not row.counting
+        if (share := row.spread("popularity_rate@1").mean) is not None
+        if share - row.level > FEW_POINTS
+    ]
+    if not shares:
+        return []
+    found = listed([f"{percent(share)} for {_at_limit(row)}" for row, share in shares])
+    return [f"At rank 1 the share of {group_items(group)} is higher: {found}."]
 
 
 def _level(row: LevelRow | GainRow) -> str:
@@ -323,7 +342,12 @@ def _level_grid(rows: Sequence[LevelRow], k: int, group: str) -> Grid:
 
 def _by_place(rows: Sequence[LevelRow], k: int, group: str) -> Grid:
     places = sorted({*(first for first in FIRST_PLACES if first < k), k})
-    headings = ("Method", *(f"First {first}" for first in places), "Weighed", "Lists over")
+    headings = (
+        "Method",
+        *("Rank 1" if first == 1 else f"First {first}" for first in places),
+        "Weighed",
+        "Lists over",
+    )
     lines = [
         [
             _name(row),

@@ -132,20 +132,6 @@ LONG_NOTE = (
 SEEDS_NOTE = "Means over seeds; kept under all of them, violations of all of them together."
 
 
-def how_many_kept(found: Sequence[LimitOutcome]) -> str:
-    """A sentence, with the limits that were not kept."""
-    broken = [
-        f"{one.limit} ({verdict_of(one).removeprefix('not kept').lstrip(': ')})"
-        for one in found
-        if not one.kept
-    ]
-    if not broken:
-        return "The limit was kept." if len(found) == 1 else f"All {len(found)} limits were kept."
-    kept, more = len(found) - len(broken), len(broken) - 1
-    named = broken[0] + (f" and {more} more" if more else "")
-    return f"{kept} of {len(found)} limits {'was' if kept == 1 else 'were'} kept; not {named}."
-
-
 def limits_grid(found: Sequence[LimitOutcome], methods: Sequence[str] = ()) -> Grid:
     """A line per limit; methods: of each line, where several are compared."""
     lines = [

@@ -75,8 +75,7 @@ def write_long_term_report(out: Path, result: LongTermResult, command: str) -> N
     stays = f"\n{staying_markdown(steps)}" if can_leave(steps) else ""
     parts = (summary_markdown(steps, span.group), stays, compared, by_labels, further)
     write_text(out / "longterm.md", "".join(parts))
-    page.write_page(
-        out / "index.html",
+    document = page.Page(
         title="The long run",
         finding=finding(result, span),
         intro=INTRO.format(
@@ -95,6 +94,7 @@ def write_long_term_report(out: Path, result: LongTermResult, command: str) -> N
             page.commands_section([command]),
         ],
     )
+    document.write(out / "index.html")
 
 
 def _limit_sections(result: LongTermResult) -> list[Section]:

@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import ClassVar, Protocol
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from fairhorizon.evaluation.short_term import EvaluationRow
 from fairhorizon.files import write_atomically
+from fairhorizon.limits.measured import Verdict
 from fairhorizon.report.charts import CONFIG, ON_PAGE, VEGA_LITE, Chart
 from fairhorizon.report.tables import (
     N_WORDS,
+    Cell,
     Grid,
     as_read,
     group_items,
@@ -24,8 +26,14 @@ from fairhorizon.report.tables import (
     table_lines,
     units,
 )
+from fairhorizon.studies.rows import SampleItem, SampleLists
 from fairhorizon.vocabulary import POPULAR
 
+MARK = "●"  # behind an item of the group
+LIGHTS_NOTE = (
+    "Green: kept. Red: not kept. Amber: kept by whole lists, but not where people look first. "
+    "Weighed by place: a showing counts 1 / log2(1 + rank)."
+)
 BETTER = {"more": "more is better", "less": "less is fairer", "zero": "0 is parity"}
 
 # what a result row may name, and what it means
@@ -71,6 +79,15 @@ class Definitions:
 
 
 @dataclass(frozen=True)
+class Lights:
+    """Rules with their verdicts, a coloured light before each."""
+
+    template: ClassVar[str] = "lights.html.j2"
+
+    verdicts: Sequence[Verdict]
+
+
+@dataclass(frozen=True)
 class Commands:
     template: ClassVar[str] = "commands.html.j2"
 
@@ -112,6 +129,29 @@ def glossary_section(
     return meanings_section(meanings)
 
 
+def verdicts_section(verdicts: Sequence[Verdict], title: str = "Were the rules kept?") -> Section:
+    """A light per rule, and what each colour means."""
+    return Section(title, [Lights(verdicts)], LIGHTS_NOTE)
+
+
+def sample_section(sample: SampleLists) -> Section:
+    """The lists of one user side by side."""
+    lines = [
+        [Cell(str(place), place), *(Cell(_marked_item(items, place)) for items in sample.lists)]
+        for place in range(1, max(map(len, sample.lists)) + 1)
+    ]
+    note = f"A user whose lists are as those of most. {MARK} {sample.group}."
+    table = Grid(["Place", *sample.headings], lines, 0)
+    return Section(f"The lists of user {sample.user}", [table], note)
+
+
+def _marked_item(items: Sequence[SampleItem], place: int) -> str:
+    if place > len(items):
+        return ""
+    item = items[place - 1]
+    return f"{item.title} {MARK}" if item.in_group else item.title
+
+
 def meanings_section(meanings: Mapping[str, str]) -> Section:
     """A glossary: each name with what it means."""
     return Section("What the numbers mean", [Definitions(meanings)])
@@ -122,38 +162,54 @@ def commands_section(commands: Sequence[str]) -> Section:
     return Section("Made by", [Commands(commands)])
 
 
-def write_page(
-    path: str | Path, *, title: str, finding: str, intro: str, sections: Sequence[Section]
-) -> Path:
-    """Write the sections, in order, as one HTML file; an interrupted write changes nothing.
+@dataclass(frozen=True)
+class Page:
+    """A report as one HTML file, which loads nothing from anywhere.
 
-    finding: the sentence that the page opens with, what was found and whether limits were kept.
+    finding: the sentence that it opens with: what was found, and whether limits were kept.
+    intro: what the page is about.
+    sections: what a reader looks for, in this order.
+    details: everything else, below and folded; tables alone, as a chart has to be seen to be drawn.
     """
-    path, document = Path(path), rendered(title, finding, intro, sections)
-    write_atomically(path, lambda temporary: temporary.write_text(document, encoding="utf-8"))
-    return path
 
+    title: str
+    finding: str
+    intro: str
+    sections: Sequence[Section]
+    details: Sequence[Section] = ()
 
-def rendered(title: str, finding: str, intro: str, sections: Sequence[Section]) -> str:
-    """The page as HTML. The library that draws is included if there is a chart."""
-    if len({section.title for section in sections}) < len(sections):
-        raise ValueError("two sections of a page have the same title")
-    has_chart = any(isinstance(part, Chart) for section in sections for part in section.parts)
-    style = files("fairhorizon.report") / "style"
-    return (
-        _environment()
-        .get_template("page.html.j2")
-        .render(
-            title=title,
-            finding=finding,
-            intro=intro,
-            sections=sections,
-            style=Markup((style / "page.css").read_text(encoding="utf-8")),
-            script=Markup((style / "page.js").read_text(encoding="utf-8")),
-            library=Markup(drawing_library()) if has_chart else "",
-            config=CONFIG | ON_PAGE,
+    def html(self) -> str:
+        """The whole document. The library that draws is included if there is a chart."""
+        every = [*self.sections, *self.details]
+        if len({section.title for section in every}) < len(every):
+            raise ValueError("two sections of a page have the same title")
+        style = files("fairhorizon.report") / "style"
+        return (
+            _environment()
+            .get_template("page.html.j2")
+            .render(
+                page=self,
+                style=Markup((style / "page.css").read_text(encoding="utf-8")),
+                script=Markup((style / "page.js").read_text(encoding="utf-8")),
+                library=Markup(drawing_library()) if any(map(_has_chart, every)) else "",
+                config=CONFIG | ON_PAGE,
+            )
         )
-    )
+
+    def write(self, path: str | Path) -> Path:
+        """Write the page; an interrupted write changes nothing."""
+        path, document = Path(path), self.html()
+        write_atomically(path, lambda temporary: temporary.write_text(document, encoding="utf-8"))
+        return path
+
+    def _repr_html_(self) -> str:
+        """For a notebook: in a frame, as the page brings its own style and scripts."""
+        frame = "width: 100%; height: 80vh; border: 0"
+        return f'<iframe srcdoc="{escape(self.html())}" style="{frame}"></iframe>'
+
+
+def _has_chart(section: Section) -> bool:
+    return any(isinstance(part, Chart) for part in section.parts)
 
 
 @cache

@@ -38,6 +38,7 @@ from fairhorizon.metrics.fairness import (
 )
 from fairhorizon.metrics.spread import strict_json
 from fairhorizon.metrics.summary import ACCURACY, summarise
+from fairhorizon.studies.rows import SampleLists, sample_items, typical_user
 from fairhorizon.vocabulary import Mode, Protocol
 
 UNNAMED = "audit"  # the name of an audited system without a name
@@ -45,6 +46,7 @@ ALL = "all"  # in place of K: every impression of a log
 MOST = 10  # items that gain and that lose most
 RANKS = 50  # reported one by one
 OTHER = "other"
+SAMPLED = 10  # places of the lists of one user
 
 
 # ---- Providers and titles: who is behind the items that were shown.
@@ -303,6 +305,16 @@ class AuditResult:
     by_rank: ByRank = NO_RANKS
     provider_column: str = ""
     providers: tuple[ProviderExposure, ...] = ()  # the worst-off first
+    sample: SampleLists | None = None  # what one user took before and was shown
+
+    @property
+    def has_accuracy(self) -> bool:
+        """Whether any list shows what its user took in the test part.
+
+        Lists that were made after the whole log cannot.
+        """
+        found = (value for name, value in self.row.metrics.items() if name.startswith("recall@"))
+        return any(value > 0 for value in found)
 
     @property
     def is_named(self) -> bool:
@@ -348,6 +360,8 @@ def audit(
     exposure = np.bincount(shown.items, minlength=dataset.log.n_items)
     showings = showings_of(shown)
     reached = tuple(limit_reached(one, showings) for one in limits)
+    if shown.is_log:  # the first showing of a user's year is no first place
+        reached = tuple(replace(one, at={}, weighed=None) for one in reached)
     row = EvaluationRow(
         dataset.split.name,
         name,
@@ -373,6 +387,34 @@ def audit(
         NO_RANKS if shown.is_log else exposure_by_rank(dataset, showings, limits),
         notes.provider_column,
         exposure_of_providers(dataset, shown, notes),
+        sample_of(dataset, shown, limits, notes),
+    )
+
+
+def sample_of(
+    dataset: Dataset, shown: Recommendations, limits: Sequence[ResolvedLimit], notes: ItemNotes
+) -> SampleLists:
+    """A typical user: what they took last, before the test part, and what they were shown.
+
+    Items are marked that are in the group of the first limit on one, else in that of the data.
+    """
+    group, members = dataset.group_name, dataset.sensitive
+    for one in (one for one in limits if not one.limit.is_gini):
+        group, members = str(one.limit.group), one.members
+        break
+    lists = shown.first(min(SAMPLED, int(shown.per_user().max())))
+    user = typical_user(lists, members)
+    parts = (dataset.split.train, dataset.split.validation)
+    taken = np.concatenate([part.items[part.users == user] for part in parts])[::-1]
+    items, titles = dataset.log.item_ids, notes.titles
+    return SampleLists(
+        str(dataset.log.user_ids[user]),
+        ("Took before, the latest first", "Was shown"),
+        (
+            sample_items(taken[: lists.shape[1]], items, titles, members),
+            sample_items(lists[user], items, titles, members),
+        ),
+        group,
     )
 
 

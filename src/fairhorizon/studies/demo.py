@@ -1,7 +1,8 @@
 """The demonstration: fcpo and rivals at three levels of the limit, and some steps of a long run."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -11,6 +12,9 @@ from fairhorizon.datasets import Dataset
 from fairhorizon.evaluation.long_term import LongRun, LongRunSettings
 from fairhorizon.evaluation.short_term import Result, evaluate
 from fairhorizon.limits.counts import Exposure
+from fairhorizon.limits.language import Limit
+from fairhorizon.limits.measured import Verdict, limit_reached, verdicts_of
+from fairhorizon.limits.resolved import ResolvedLimit
 from fairhorizon.limits.step_limits import PopularityLimit
 from fairhorizon.methods import Method, build
 from fairhorizon.metrics.fairness import exposure_counts
@@ -18,7 +22,14 @@ from fairhorizon.recommenders.base import Recommender
 from fairhorizon.recommenders.progress import Listener
 from fairhorizon.simulation.feedback import evaluation_scenario
 from fairhorizon.studies.long_results import LongTermResult
-from fairhorizon.studies.rows import SummaryRow, study_row, summary_row
+from fairhorizon.studies.rows import (
+    SampleLists,
+    SummaryRow,
+    sample_items,
+    study_row,
+    summary_row,
+    typical_user,
+)
 from fairhorizon.studies.step_record import SCHEMA, Row
 from fairhorizon.vocabulary import POPULAR, Protocol
 
@@ -27,6 +38,10 @@ UNLIMITED = "popularity"
 LIMITED = ("popularity+quota", "ease:recent+quota", "fcpo")
 PAPER, PAPER_LEVEL = "fcpo:paper", 0.65  # trained for one limit, and slow: one level is enough
 IN_LONG_RUN = ("popularity", "ease:recent+quota", "ease:recent+control", "fcpo")
+# The strictest level with each showing counted as its place: exposure, not the number of showings.
+BY_PLACE = Limit.parse(f"popular<={LEVELS[-1]};weights=log")
+NO_LIMIT = "no limit"
+SAMPLED = 10  # places of the lists of one user
 STEPS = 60
 ROUND_LENGTH = 20  # items per user that a quota is kept over
 
@@ -42,6 +57,10 @@ class DemoResult:
     training: NDArray[np.int64]  # (n_items,) how often each item is in the training log
     sensitive: NDArray[np.bool_]  # (n_items,) G0
     long_run: LongTermResult
+    by_place: SummaryRow  # fcpo under a limit that counts by place
+    verdicts: tuple[Verdict, ...]  # on the limits of fcpo, that by place last
+    shares_by_rank: Mapping[str, tuple[float, ...]]  # of the group in lists of fcpo, by its limit
+    sample: SampleLists  # one user's lists, without a limit and with one
     group: str = POPULAR  # the name of G0
 
     @property
@@ -77,19 +96,44 @@ class Fits:
 
 
 def demonstrate(
-    dataset: Dataset, *, rounds: int, seed: int, ks: Sequence[int], listener: Listener
+    dataset: Dataset,
+    *,
+    rounds: int,
+    seed: int,
+    ks: Sequence[int],
+    listener: Listener,
+    titles: NDArray[Any] | None = None,
 ) -> DemoResult:
     """Fit every method once, evaluate it at its levels, and run some of them step by step.
 
     rounds: of training of fcpo:paper.
+    titles: (n_items,) of the items, empty where one has none.
     """
     fits = Fits(dataset, seed=seed, rounds=rounds, listener=listener)
-    rows, exposure = [], {}
+    rows, exposure, lists = [], {}, {}
     for method in methods():
         model = fits.serving(method)
         result = evaluate(model, dataset.split, ks=ks, sensitive=dataset.sensitive)
         rows.append(row_of(method, model, result))
         exposure[str(method)] = exposure_counts(result.lists, dataset.log.n_items, max(ks))
+        lists[str(method)] = result.lists
+    # the same model without a limit, and under a limit that counts the first places most
+    fcpo = Method.parse("fcpo")
+    free = fits.serving(fcpo.limited_to(1.0))
+    bound = ResolvedLimit(BY_PLACE, dataset.sensitive)
+    limited = free.with_limits([bound])
+    before, after = (
+        evaluate(model, dataset.split, ks=ks, sensitive=dataset.sensitive)
+        for model in (free, limited)
+    )
+    limits = [ResolvedLimit(Limit.popular(level), dataset.sensitive) for level in LEVELS]
+    reached = [
+        *(limit_reached(one, lists[str(fcpo.limited_to(one.limit.share))]) for one in limits),
+        limit_reached(bound, after.lists),
+    ]
+    strictest = lists[str(fcpo.limited_to(LEVELS[-1]))]
+    shown = {NO_LIMIT: before.lists, str(limits[-1]): strictest, str(BY_PLACE): after.lists}
+    user = typical_user(before.lists, dataset.sensitive)
     panel = fits.serving(Method.parse("fcpo")).description()["panel"]
     return DemoResult(
         tuple(rows),
@@ -99,8 +143,27 @@ def demonstrate(
         dataset.split.train.item_counts(),
         dataset.sensitive,
         long_run(fits),
+        replace(row_of(fcpo, limited, after), alpha_prime=BY_PLACE.share),
+        verdicts_of(reached, [str(one.limit) for one in (*limits, bound)]),
+        {name: share_by_rank(own, dataset.sensitive) for name, own in shown.items()},
+        SampleLists(
+            str(dataset.log.user_ids[user]),
+            (NO_LIMIT, str(BY_PLACE)),
+            tuple(
+                sample_items(own[user, :SAMPLED], dataset.log.item_ids, titles, dataset.sensitive)
+                for own in (before.lists, after.lists)
+            ),
+            dataset.group_name,
+        ),
         dataset.group_name,
     )
+
+
+def share_by_rank(lists: NDArray[np.int64], group: NDArray[np.bool_]) -> tuple[float, ...]:
+    """The share of the group at ranks 1, 2, ... of lists (n_users, K); -1 is an empty place."""
+    filled = lists >= 0
+    inside = (filled & group[lists]).sum(axis=0)
+    return tuple((inside / np.maximum(filled.sum(axis=0), 1)).tolist())
 
 
 def methods() -> list[Method]:

@@ -42,7 +42,7 @@ METHODS = (
     *(f"{ranker}+{how}" for ranker in RANKERS for how in RERANKERS),
     *(f"{ranker}+{how}" for ranker in ("stack", "ease:recent") for how in LATER),
 )
-FIRST_PLACES = (5, 10, 20)  # of a list: the share of the group among so many
+FIRST_PLACES = (1, 5, 10, 20)  # of a list: the share of the group among so many
 
 ABOVE = 0.0005  # a share this little above the level is reported as keeping it
 

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fairhorizon.evaluation.short_term import Result
 from fairhorizon.limits.measured import LimitOutcome
@@ -150,6 +151,48 @@ class LimitRow:
     def to_json(self) -> dict[str, Any]:
         places = {str(k): share for k, share in self.at.items()}
         return asdict(self) | {"seeds": list(self.seeds), "at": places}
+
+
+@dataclass(frozen=True)
+class SampleItem:
+    """An item as a reader recognises it."""
+
+    title: str  # or its id
+    in_group: bool
+
+
+@dataclass(frozen=True)
+class SampleLists:
+    """Lists of one user, side by side."""
+
+    user: str
+    headings: tuple[str, ...]  # of each list
+    lists: tuple[tuple[SampleItem, ...], ...]
+    group: str  # that items may be in
+
+
+def typical_user(lists: NDArray[np.int64], members: NDArray[np.bool_]) -> int:
+    """Of the users with the longest lists, the one whose share of a group is nearest to all lists'.
+
+    lists: (n_users, K) item codes, -1 for an empty place; members: (n_items,).
+    """
+    filled = lists >= 0
+    inside = filled & members[lists]
+    lengths = filled.sum(axis=1)
+    away = np.abs(inside.sum(axis=1) / np.maximum(lengths, 1) - inside.sum() / max(1, filled.sum()))
+    away[lengths < lengths.max()] = np.inf
+    return int(away.argmin())
+
+
+def sample_items(
+    items: NDArray[np.int64],
+    item_ids: NDArray[Any],
+    titles: NDArray[Any] | None,
+    members: NDArray[np.bool_],
+) -> tuple[SampleItem, ...]:
+    """The items of a list by their titles, or by their ids where there are none."""
+    named = item_ids if titles is None else np.where(titles == "", item_ids.astype(str), titles)
+    return tuple(SampleItem(str(named[item]), bool(members[item])) for item in items if item >= 0)
 
 
 def row_content(row: "DataclassInstance", keys: Sequence[str] | None = None) -> dict[str, Any]:
