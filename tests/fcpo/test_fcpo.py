@@ -158,7 +158,9 @@ def test_rankers_learn_from_the_earlier_part_and_at_last_from_all(
     training = Fcpo(small_strong, seed=1).training(FitTask.of(market))
     early = earlier_part(market)
     count = len(training.ensemble.rankers)
-    assert [r.fingerprint_ for r in training.ensemble.rankers] == [early.train.fingerprint()] * count
+    assert [r.fingerprint_ for r in training.ensemble.rankers] == [
+        early.train.fingerprint()
+    ] * count
     ease = RANKERS["ease:recent"]().fit(early)
     assert torch.equal(training.ensemble.rankers[0].item_weights_, ease.item_weights_)
 

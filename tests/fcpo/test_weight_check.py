@@ -20,7 +20,6 @@ from fairhorizon.simulation.feedback import Scenario, validation_scenario
 from fairhorizon.vocabulary import Protocol
 
 
-
 def weighed(model: Fcpo, weights: tuple[float, ...]) -> ItemLists:
     actor = copy.deepcopy(model.policy_.actor)
     actor.settle_on([*weights, NO_PRICE])
@@ -77,9 +76,7 @@ def test_a_policy_has_to_be_better_than_its_first_weights(
         assert better_weights(lists, validation, config, first, seed=0) == expected
 
 
-def test_with_few_users_the_first_weights_serve(
-    strong_model: Fcpo, market: Split
-) -> None:
+def test_with_few_users_the_first_weights_serve(strong_model: Fcpo, market: Split) -> None:
     config = strong_model.config
     good, bad = (1.0, 0.5), (-1.0, -1.0)
     lists = weighed(strong_model, good)
