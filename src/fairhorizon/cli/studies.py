@@ -82,6 +82,7 @@ def compare(
     header: options.Header = None,
     separator: options.Separator = None,
     encoding: options.Encoding = "utf-8",
+    drop_incomplete: options.DropIncomplete = False,
     jobs: options.Jobs = None,
     engine_name: options.EngineOption = EngineName.PROCESSES,
     address: options.Address = None,
@@ -97,7 +98,7 @@ def compare(
     from fairhorizon.studies.study import Study, study_limits
 
     reading = options.reader(
-        user, item, rating, timestamp, weight, session, header, separator, encoding
+        user, item, rating, timestamp, weight, session, header, separator, encoding, drop_incomplete
     )
     group = options.limited_group(group_column, sensitive, item_table, area_km)
     ties = options.order_of_ties(shuffle_ties, keep_ties)
@@ -168,6 +169,7 @@ def frontier(
     header: options.Header = None,
     separator: options.Separator = None,
     encoding: options.Encoding = "utf-8",
+    drop_incomplete: options.DropIncomplete = False,
     jobs: options.Jobs = None,
     engine_name: options.EngineOption = EngineName.PROCESSES,
     address: options.Address = None,
@@ -187,7 +189,7 @@ def frontier(
     from fairhorizon.studies.study import Study, study_limits
 
     reading = options.reader(
-        user, item, rating, timestamp, weight, session, header, separator, encoding
+        user, item, rating, timestamp, weight, session, header, separator, encoding, drop_incomplete
     )
     group = options.limited_group(group_column, sensitive, item_table, area_km)
     ties = options.order_of_ties(shuffle_ties, keep_ties)
@@ -256,6 +258,7 @@ def efficiency(
     header: options.Header = None,
     separator: options.Separator = None,
     encoding: options.Encoding = "utf-8",
+    drop_incomplete: options.DropIncomplete = False,
     _config: Config = None,
 ) -> None:
     """Measure the CPU seconds for lists of K for all users: FOE against FCPO."""
@@ -270,7 +273,7 @@ def efficiency(
             f"{ranker!r} (there are {', '.join(RANKERS)})", param_hint="--ranker"
         )
     reading = options.reader(
-        user, item, rating, timestamp, weight, session, header, separator, encoding
+        user, item, rating, timestamp, weight, session, header, separator, encoding, drop_incomplete
     )
     group = options.limited_group(group_column, sensitive, item_table, area_km)
     ties = options.order_of_ties(shuffle_ties, keep_ties)
