@@ -21,6 +21,7 @@ from fairhorizon.service.store.database import Database, DatabaseAwayError
 from fairhorizon.service.store.state import last_epoch, model_row, read_state
 
 EVERY = 1.0  # seconds
+AGAIN_AFTER = 30.0  # seconds, to empty a log that somebody has read from for too long
 LOG = logging.getLogger("fairhorizon.service")
 
 
@@ -37,9 +38,10 @@ class Maintenance:
             self._give_up,
             self._ask_for_labels,
             self._load_what_comes,
+            self._empty_log,
             *also,
         )
-        self._next_sign = 0.0
+        self._next_sign, self._next_emptying = 0.0, 0.0
         self._ended = threading.Event()
         self._jobs = JobRunner(self.database, self._ended, self.settings.value)
         self._threads = [
@@ -99,6 +101,11 @@ class Maintenance:
                 return
         with self.database.writing() as connection:
             give_up(self.database, connection)
+
+    def _empty_log(self) -> None:
+        if time.monotonic() >= self._next_emptying and not self.database.empty_log():
+            # A backup or an export reads: writers need not wait for it every second.
+            self._next_emptying = time.monotonic() + AGAIN_AFTER
 
     def _ask_for_labels(self) -> None:
         """The next epoch is due; all replicas ask for the same job, which is made once."""

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import sqlalchemy as sa
 
@@ -26,16 +25,8 @@ def remove(
             connection.execute(sa.text("PRAGMA secure_delete = ON"))
         rows = forget_user(database, connection, user)
         folders = [row.folder for row in all_models(connection)]
-    if database.dialect == SQLITE:
-        _empty_write_ahead_log(database)
+    database.empty_log(larger_than=0)  # old pages are in it; somebody who reads now keeps them
     return rows, *_who_knows(user, folders)
-
-
-def _empty_write_ahead_log(database: Database) -> None:
-    """Old pages are in it until it is copied; somebody who reads now leaves it to the next time."""
-    with database.engine.connect() as connection:
-        raw: Any = connection.connection.driver_connection
-        raw.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 def _who_knows(user: str, folders: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -20,6 +20,8 @@ from fairhorizon.errors import ConfigError, FairHorizonError
 
 WAIT_FOR_LOCK = 20.0  # seconds, before a write to SQLite gives up
 CONNECTIONS = 8
+LARGEST_LOG = 16 * 2**20  # bytes of SQLite's write-ahead log, after which it is emptied
+WAIT_FOR_READERS = 0.5  # seconds, for which nobody can write
 BLOCK = 10_000  # rows in memory at a time, of a table that is read or written as a whole
 SQLITE, POSTGRESQL = "sqlite", "postgresql"
 SQLITE_AWAY = tuple(
@@ -101,6 +103,27 @@ class Database:
         """An insert that can say what to do about rows that are there: `on_conflict_...`."""
         return INSERTS[self.dialect](table)
 
+    def empty_log(self, larger_than: int = LARGEST_LOG) -> bool:
+        """Copy SQLite's write-ahead log into its file and cut it to nothing, if it has grown.
+
+        SQLite copies the log by itself, but begins it anew only when nobody reads from it. Under
+        steady traffic somebody always does, and it grows for ever. Here whoever begins to read
+        waits for nobody, and writers wait until those who read now are done.
+
+        larger_than: bytes.  Returns False if somebody read for too long: try again later.
+        """
+        file = Path(f"{self.url.database}-wal")
+        if self.dialect != SQLITE or not file.exists() or file.stat().st_size <= larger_than:
+            return True
+        with _away(), self._writing, self.engine.connect() as connection:
+            raw: Any = connection.connection.driver_connection
+            try:
+                raw.execute(f"PRAGMA busy_timeout = {int(1000 * WAIT_FOR_READERS)}")
+                busy, _, _ = raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            finally:
+                raw.execute(f"PRAGMA busy_timeout = {int(1000 * WAIT_FOR_LOCK)}")
+        return not busy
+
     def close(self) -> None:
         if self._engine is not None:
             self._engine.dispose()
@@ -155,7 +178,8 @@ def _prepare_sqlite(connection: sqlite3.Connection, _: Any) -> None:
     """WAL: readers do not wait for the writer.  FULL: what was committed survives a power cut."""
     connection.isolation_level = None  # transactions begin where we say
     until = time.monotonic() + WAIT_FOR_LOCK
-    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+    limit = f"journal_size_limit={LARGEST_LOG}"
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", limit):
         while True:
             try:
                 connection.execute(f"PRAGMA {pragma}")
