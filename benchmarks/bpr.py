@@ -23,7 +23,7 @@ from fairhorizon.data.loading import load
 from fairhorizon.data.splits import split
 from fairhorizon.histories import UserItems
 from fairhorizon.rankers.bpr import BprConfig, BprTraining
-from small import parse
+from shared import parse
 
 
 def own_epochs(log: Interactions, config: BprConfig) -> Iterator[float]:

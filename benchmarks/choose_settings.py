@@ -10,8 +10,7 @@ import argparse
 from fairhorizon.fcpo.config import FcpoConfig
 from fairhorizon.rankers.mf import MfConfig
 from fairhorizon.vocabulary import Protocol
-from small import parse
-from trainings import train_all
+from shared import parse, train_all
 
 EMBEDDINGS = (MfConfig(), MfConfig(target="interaction"))
 STARTS = ("first", "anywhere")

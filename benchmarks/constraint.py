@@ -13,8 +13,7 @@ from statistics import mean
 
 from fairhorizon.fcpo.config import FcpoConfig
 from fairhorizon.recommenders.progress import RoundReport
-from small import parse
-from trainings import train_all
+from shared import parse, train_all
 
 
 def over_limit(reports: Sequence[RoundReport]) -> float:

@@ -17,7 +17,7 @@ from fairhorizon.data.loading import load
 from fairhorizon.data.splits import split
 from fairhorizon.histories import UserItems
 from fairhorizon.rankers.ease import RecentEase
-from small import parse
+from shared import parse
 
 LIMIT = 60.0  # CPU seconds, for ML-1M
 SCORES_AT_ONCE = 2**24

@@ -25,7 +25,7 @@ from fairhorizon.data.splits import split
 from fairhorizon.limits.groups import popular_group
 from fairhorizon.ranking import best_lists
 from fairhorizon.rerank.exposure import ExposureFairness, attention, solve_exposure
-from small import parse
+from shared import parse
 
 
 def cpu_seconds(work: Callable[[], object]) -> float:

@@ -3,27 +3,132 @@
     python benchmarks/fleet.py [--seconds 300] [--seeds 3] [--only SCENARIO ...] [--chart PNG]
         [--processes 2] [--small]
 
-For every scenario (fleet_scenario.py) and size of a lease: the most that was shown above the share
-after any list (a run in which that is more than C fails), the part of the budget that was wanted
-and not used, transactions a second under the lock, how long it is held, and what lists wait for it.
-`rule` is the size that the service takes (service/budget/leases.py), `C / n` an equal part of the
-slack, as it took before. Traffic, delays and crashes are drawn from the seed; all sizes get the
-same. Regret is by how much the cost of the rule, unused + utilisation in percent, is above that of
-the best size of the grid.
+For every scenario and size of a lease (fleet_simulation.py): the most that was shown above the
+share after any list (a run in which that is more than C fails), the part of the budget that was
+wanted and not used, transactions a second under the lock, how long it is held, and what lists wait
+for it. `rule` is the size that the service takes (service/budget/leases.py), `C / n` an equal part
+of the slack, as it took before. Traffic, delays and crashes are drawn from the seed; all sizes get
+the same. Regret is by how much the cost of the rule, unused + utilisation in percent, is above that
+of the best size of the grid.
 """
 
 import argparse
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Executor, ProcessPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from statistics import mean
 
-from fleet_chart import draw
-from fleet_runs import BEFORE, RULE, SIZE_RULES, SIZES, Found, Runs
-from fleet_scenario import Crowd, Recording, Scenario
-from fleet_simulation import Outcome
-from small import parse
+from fairhorizon.report import charts
+from fairhorizon.report.charts import PALETTE, SHAPES, Style
+from fairhorizon.service.budget.leases import TIMES, lease_size
+from fairhorizon.service.budget.rules import UNIT
+from fleet_simulation import Crowd, Fleet, Outcome, Recording, Scenario, SizeRule
+from shared import parse
+
+# Runs by the size of leases, in several processes.
+
+
+SIZES = (1, 3, 10, 30, 100, 1000, 10_000)
+RULE, BEFORE = "rule", "C / n"
+Found = Mapping[str, Sequence[Outcome]]  # by the size of leases; one run for each seed
+
+
+def fixed(size: int) -> SizeRule:
+    return lambda *_: size * UNIT
+
+
+def equal_part(slack: int, replicas: int, _lately: int) -> int:
+    return max(UNIT, slack // max(1, replicas))
+
+
+SIZE_RULES: dict[str, SizeRule] = {
+    **{f"{size:,}": fixed(size) for size in SIZES},
+    BEFORE: equal_part,
+    RULE: lease_size,
+}
+
+
+def between_reports(scenario: Scenario) -> float:
+    """Seconds between two reports of lists that are recorded apart: sqrt(n s H / 3).
+
+    Leases and what is not yet reported are 3 T / H of a budget of H seconds, and reports keep the
+    database busy for n s / T: the sum is least at this T.
+    """
+    busy = scenario.replicas * scenario.lock_ms / 1000
+    return float((busy * scenario.seconds / TIMES) ** 0.5)
+
+
+def run(scenario: Scenario, size: str, seed: int) -> Outcome:
+    return Fleet(scenario, SIZE_RULES[size], seed, every=between_reports(scenario)).run()
+
+
+class Runs:
+    """Many runs in several processes."""
+
+    def __init__(self, processes: Executor, seeds: int) -> None:
+        self.processes, self.seeds = processes, seeds
+
+    def of(self, cases: Mapping[str, tuple[Scenario, str]]) -> Found:
+        """A run of each case and seed."""
+        waiting = {
+            name: [self.processes.submit(run, *case, seed) for seed in range(self.seeds)]
+            for name, case in cases.items()
+        }
+        return {name: [one.result() for one in some] for name, some in waiting.items()}
+
+
+# The chart: overshoot, unused budget and load by the size of leases.
+
+
+PANELS = {
+    "Most over the share, showings": lambda one: one.overshoot,
+    "Unused budget, %": lambda one: 100 * one.unused,
+    "Lock held, % of the time": lambda one: 100 * one.utilisation,
+}
+
+
+def draw(
+    path: Path, found: Mapping[str, Mapping[str, Sequence[Outcome]]], sizes: Sequence[int]
+) -> None:
+    """A panel for each figure, a line for each scenario; the rule's as a dashed line."""
+    looks = {
+        name: Style(PALETTE[number % len(PALETTE)], SHAPES[number % len(SHAPES)])
+        for number, name in enumerate(found)
+    }
+    x = {
+        **{"field": "x", "type": "quantitative", "scale": {"type": "log", "nice": False}},
+        "axis": {"title": "Lease, showings", "format": "~s", "values": list(sizes)},
+    }
+    panels = []
+    for title, value in PANELS.items():
+        y = {"field": "y", "type": "quantitative", "axis": {"title": None}}
+        series = charts.by_series(looks)
+        rows = [
+            {"series": name, "x": size, "y": mean(map(value, runs[f"{size:,}"]))}
+            for name, runs in found.items()
+            for size in sizes
+        ]
+        rule = [
+            {"series": name, "y": mean(map(value, runs["rule"]))} for name, runs in found.items()
+        ]
+        layers = [
+            charts.mark("line", {"x": x, "y": y, "color": series["color"]}, rows),
+            charts.mark(
+                "point",
+                {"x": x, "y": y, "color": series["color"], "shape": series["shape"]},
+                rows,
+                **{"filled": True, "size": 55, "opacity": 1},
+            ),
+            charts.mark(
+                "rule", {"y": y, "color": series["color"]}, rule, strokeDash=[4, 4], opacity=0.7
+            ),
+        ]
+        panels.append(charts.panel(layers, title=title))
+    reading = "Mean over seeds. Lines: leases of one size. Dashed: the size by the service's rule."
+    title = "What the size of a lease changes"
+    charts.save_png(path, charts.Chart(title, panels, looks, reading=reading, columns=3))
+
 
 SLACKS = (20, 200, 2000, 20_000)
 

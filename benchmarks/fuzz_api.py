@@ -41,7 +41,7 @@ from fairhorizon.service.background import Service
 from fairhorizon.service.settings import ServiceSettings
 from fairhorizon.service.store.database import Database
 from local_postgres import Postgres
-from small import MARKET, parse
+from shared import MARKET, parse
 
 ADDRESS = "http://localhost"
 CHECKS = [

@@ -31,8 +31,7 @@ from fairhorizon.rerank.lists import ListAllocation
 from fairhorizon.rerank.penalty import Penalty
 from fairhorizon.rerank.quota import Quota
 from fairhorizon.settings import changed
-from paired import difference, measured
-from small import parse
+from shared import difference, measured, parse
 
 PARTS_OF_THE_RATE = (0.9, 0.7, 0.45)
 BEST_RANKERS = 4

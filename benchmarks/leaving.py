@@ -24,7 +24,7 @@ from fairhorizon.simulation.tabular import (
     play,
     seeing_patience,
 )
-from small import parse
+from shared import parse
 
 Bools = NDArray[np.bool_]
 GAMMA = 0.99

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from fairhorizon.report.charts import CONFIG
 from fairhorizon.simulation.tabular import Moment, TabularWorld, Values, myopic, play
 from leaving import FIRST, GAMMA, Bools, OutlookPlayer
-from small import parse
+from shared import parse
 
 MOST, SHARE = 4, 0.2
 MYOPIC, AHEAD = "likes of the moment", "looking ahead (fcpo)"

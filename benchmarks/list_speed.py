@@ -33,7 +33,7 @@ import numpy as np
 import torch
 
 import fairhorizon as fh
-from small import parse
+from shared import parse
 
 METHOD, SETTINGS = "fcpo:fast", {"rounds": 1}
 LENGTH = 10

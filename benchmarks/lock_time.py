@@ -22,7 +22,7 @@ from fairhorizon.service.replica.replica import Replica
 from fairhorizon.service.settings import ServiceSettings
 from fairhorizon.service.store.database import Database
 from local_postgres import Postgres
-from small import MARKET, parse
+from shared import MARKET, parse
 
 LISTS = (1, 4, 16, 64)  # in a batch
 

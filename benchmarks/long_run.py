@@ -37,7 +37,7 @@ from fairhorizon.rankers.gru4rec import Gru4RecConfig
 from fairhorizon.rankers.mf import MfConfig
 from fairhorizon.simulation.dynamics import advance
 from fairhorizon.simulation.feedback import Scenario, evaluation_scenario
-from small import parse
+from shared import parse
 
 START = 50  # steps in which the most is liked
 ITEMS = 400  # of the synthetic market

@@ -19,7 +19,7 @@ import torch
 
 import fairhorizon as fh
 from fairhorizon.model.serving import RepeatRule, Requests
-from small import parse
+from shared import parse
 
 LIMITS = ("popular<=0.4",)  # unless others are given
 

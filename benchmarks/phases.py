@@ -24,7 +24,7 @@ from fairhorizon.ranking import standardised
 from fairhorizon.recommenders.base import FitTask
 from fairhorizon.simulation.feedback import Scenario, evaluation_scenario
 from fairhorizon.vocabulary import Protocol
-from small import parse
+from shared import parse
 
 USERS_AT_ONCE = 1024
 SMALL: dict[str, Any] = {"warm_start": ("ease:recent", "itemknn:recent"), "rounds": 1}

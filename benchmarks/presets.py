@@ -22,8 +22,7 @@ from fairhorizon.data.splits import Split, split
 from fairhorizon.fcpo.config import PRESETS, FcpoConfig
 from fairhorizon.fcpo.model import Fcpo
 from fairhorizon.metrics.fairness import gini
-from paired import difference, measured
-from small import parse
+from shared import difference, measured, parse
 
 LEVELS = (0.85, 0.65, 0.37)
 BEFORE = FcpoConfig.preset(

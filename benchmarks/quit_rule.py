@@ -5,7 +5,7 @@
 
 Users quit when more than 4 of the last 10 items are of one genre. Rows: `fcpo:long` under the
 limit, the same without a horizon, the stack under the control and without a limit, and PPO, which
-weighs the rankers of `fcpo:long` (quit_view.py): free, with a penalty on popular showings that
+weighs the rankers of `fcpo:long` (quit_ppo.py): free, with a penalty on popular showings that
 follows the limit, and under the same control as the others. PPO learns from as many showings as
 `fcpo:long`, in its rehearsals and in the run itself; with --more N, also from N times as many.
 Settings are chosen for each of the three, by a run with a seed that is not reported. The ensemble
@@ -13,21 +13,241 @@ is what PPO begins with; random weights are drawn anew for every user and step.
 """
 
 import argparse
+import json
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
+from fairhorizon.allocation.steps import OnlineControl
 from fairhorizon.data.loading import load
-from quit_rival import CANDIDATES, CHOOSING, QUICK_CANDIDATES, Candidates, Rival, chosen
-from quit_world import Figures, World
-from small import parse
+from fairhorizon.datasets import DataSpec
+from fairhorizon.evaluation.long_term import LongRun, LongRunSettings
+from fairhorizon.evaluation.run_records import choosing_users
+from fairhorizon.fcpo.model import Fcpo
+from fairhorizon.files import write_json
+from fairhorizon.limits.counts import Counts, Exposure
+from fairhorizon.methods import Method
+from fairhorizon.rankers.ensemble import Ensemble
+from fairhorizon.recommenders.online import OnlineRecommender
+from fairhorizon.settings import Given
+from fairhorizon.simulation.churn import ChurnConfig, QuitRule
+from fairhorizon.simulation.feedback import UserModel
+from fairhorizon.simulation.simulated import SimulationConfig
+from fairhorizon.studies.long_term import LongStudy, NamedMethod, RunLimits
+from fairhorizon.studies.study import Study, Task
+from fairhorizon.vocabulary import Retrain
+from quit_ppo import PpoSettings, StaysVecEnv, View, WeightsServer, trained
+from shared import parse
+
+# The world: users who quit when they are bored, and runs among them.
+
+
+LONG = Method("fcpo", preset="long")
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Of a run, at its end."""
+
+    likes: float  # per user who ever came
+    showings: float  # per user: the length of stay, as lists have one item
+    popular: float  # share of all showings, as the limit counts
+    over: float  # share of the steps after which that share was above the limit
+
+    @property
+    def per_step(self) -> float:
+        return self.likes / self.showings
+
+    @classmethod
+    def of(cls, last: Mapping[str, float]) -> "Figures":
+        """From the last row of the record of a run."""
+        named = ("likes", "showings", "limited_rate", "violation_share")
+        return cls(*(float(last[name]) for name in named))
+
+
+@dataclass(frozen=True)
+class World:
+    """Users with the quit rule, served one item a step under a limit from the first step on."""
+
+    folder: Path  # of models and runs
+    data: str
+    limit: float
+    steps: int = 60
+    rule: QuitRule = field(default_factory=lambda: QuitRule(most=4, of=10))
+    item_table: str | None = None  # with the kinds of items; None: the data set has them
+    settings: Mapping[str, Given] = field(default_factory=dict)
+
+    @cached_property
+    def study(self) -> LongStudy:
+        churn = ChurnConfig(quits=self.rule)
+        return LongStudy(
+            Study(self.folder, DataSpec(source=self.data), ks=(1,), settings=self.settings),
+            LongRunSettings(steps=self.steps, alpha_prime=self.limit, warm_up=0),
+            SimulationConfig(churn=churn),
+            RunLimits(item_table=self.item_table),
+            retrain=Retrain.NONE,
+        )
+
+    @cached_property
+    def kinds(self) -> Tensor:
+        """(n_items, kinds) the part that each kind has in an item."""
+        assert self.study.simulation is not None
+        kinds = self.study.user_source().kinds(self.study.simulation.churn)
+        assert kinds is not None
+        return kinds
+
+    @cached_property
+    def counts(self) -> Counts:
+        """Of items in the training log."""
+        return self.study.study.dataset().split.train.item_counts().astype(np.int64)
+
+    def known(self, method: str, seed: int) -> Figures:
+        """Of a method by its name; runs are kept, and none is made twice."""
+        named = NamedMethod.at_limit(Method.parse(method), self.limit)
+        self.study.run([named], [seed], resume=True)
+        return Figures.of(self.study.steps([named], [seed]).row(-1, named=True))
+
+    def policy(self, seed: int) -> Fcpo:
+        """The fitted `fcpo:long`."""
+        method = LONG.limited_to(self.limit)
+        model, _ = Task(self.study.study, (method,), seed).trained(self.study.study.dataset())
+        assert isinstance(model, Fcpo)
+        return model
+
+    def panel(self, seed: int) -> Ensemble:
+        """The rankers that `fcpo:long` weighs."""
+        panel = self.policy(seed).policy_.ensemble
+        assert panel is not None
+        return panel
+
+    def users(self, panel: Ensemble, seed: int) -> UserModel:
+        source = self.study.user_source()
+        return source.users(self.study.simulation, panel.queue_length, seed)
+
+    def served_by(self, server: OnlineRecommender, users: UserModel) -> Figures:
+        """Of a run by a server that the command line does not know."""
+        choosing = choosing_users(users.n_users)  # they count in no figure of the others either
+        settings, exposure = self.study.settings, Exposure(self.counts)
+        run = LongRun(server, users, exposure, settings, choosing=choosing)
+        row: Mapping[str, float] = {}
+        while not run.finished:
+            row = run.step()
+        return Figures.of(row)
+
+
+# PPO as a rival of `fcpo:long`: its ways to treat the limit, and how its settings are chosen.
+
+
+CHOOSING = 100  # seed of the runs that settings are chosen by
+ANSWERS = 10_000  # seeds of trainings are so far from those of runs
+NEAR = 0.01  # a share that is so little above the limit is taken for it when settings are chosen
+FREE, PENALTY, CONTROL = "free", "penalty", "under the control"
+
+Candidates = Mapping[str, Sequence[PpoSettings]]
+PLAIN = PpoSettings()
+CANDIDATES: Candidates = {
+    FREE: (
+        PLAIN,
+        replace(PLAIN, learning_rate=1e-4),
+        replace(PLAIN, gamma=0.95),
+        replace(PLAIN, entropy=0.01),
+    ),
+    PENALTY: (
+        replace(PLAIN, penalty=0.2),
+        replace(PLAIN, penalty=0.4),
+        replace(PLAIN, penalty=0.2, ascent=0.05),
+    ),
+    CONTROL: (),  # those of the free one
+}
+QUICK_CANDIDATES: Candidates = {way: some[:1] for way, some in CANDIDATES.items()}
+
+
+@dataclass(frozen=True)
+class Rival:
+    """PPO in a world, with the rankers of a seed and the answers of a run."""
+
+    world: World
+    seed: int
+    budget: int  # showings to learn from
+
+    @property
+    def rankers(self) -> int:
+        """The seed of the rankers."""
+        return 0 if self.seed == CHOOSING else self.seed
+
+    def view(self) -> View:
+        world = self.world
+        return View(world.panel(self.rankers), world.kinds, world.limit, world.steps)
+
+    def run(self, way: str, settings: PpoSettings) -> Figures:
+        """Of the mean weights, after the training; kept, and not made twice."""
+        study, world = self.world.study.study, self.world
+        rankers = study.model_file(LONG, self.rankers).name
+        own = (way, asdict(settings), self.seed, self.budget)
+        key = study.key("PPO", *own, world.limit, world.steps, world.rule.model_dump(), rankers)
+        file = world.folder / "ppo" / f"{key}.json"
+        try:
+            return Figures(**json.loads(file.read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            found = self._made(way, settings)
+        write_json(file, asdict(found))
+        return found
+
+    def _made(self, way: str, settings: PpoSettings) -> Figures:
+        view, control = self.view(), self._control(way)
+        users = self.world.users(view.panel, self.seed)
+        env = StaysVecEnv(users, self.world.counts, view, seed=ANSWERS + self.seed, control=control)
+        policy = trained(env, settings, self.budget, self.seed)
+        last = None if control is None else control()
+        return self._served(WeightsServer(self.view(), policy, last))
+
+    def fixed(self) -> Figures:
+        """Of the weights that PPO begins with."""
+        return self._served(WeightsServer(self.view()))
+
+    def random(self) -> Figures:
+        generator = torch.Generator().manual_seed(self.seed)
+        return self._served(WeightsServer(self.view(), generator=generator))
+
+    def _control(self, way: str) -> Callable[[], OnlineControl] | None:
+        if way != CONTROL:
+            return None
+        study = self.world.study
+        return lambda: OnlineControl([study.limits.main(self.world.limit, study.settings)])
+
+    def _served(self, server: WeightsServer) -> Figures:
+        return self.world.served_by(server, self.world.users(server.view.panel, self.seed))
+
+
+def chosen(rival: Rival, candidates: Candidates) -> dict[str, PpoSettings]:
+    """The best settings of every way: by likes, with a penalty first by how near the limit is."""
+    best: dict[str, PpoSettings] = {}
+    for way, some in candidates.items():
+        if not some:
+            best[way] = best[FREE]
+            continue
+        found = {}
+        for settings in some:
+            found[settings] = one = rival.run(way, settings)
+            print(
+                f"  {way}, {settings}: {one.likes:.2f} likes, popular {100 * one.popular:.1f} %",
+                flush=True,
+            )
+        limit = rival.world.limit if way == PENALTY else 1.0
+        over = {own: max(0.0, one.popular - limit - NEAR) for own, one in found.items()}
+        best[way] = min(found, key=lambda own: (over[own], -found[own].likes))
+        print(f"  {way}: {best[way]} is chosen", flush=True)
+    return best
+
 
 REFERENCES = ("fcpo:long", "stack+control", "stack")
 WITHOUT_HORIZON = "fcpo:long, gamma_r=0"

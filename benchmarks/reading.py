@@ -20,7 +20,7 @@ from pathlib import Path
 
 from fairhorizon.data.loading import load
 from fairhorizon.data.log_files import write_log, write_parts
-from small import parse
+from shared import parse
 
 INFO = """
 import sys

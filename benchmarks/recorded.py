@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from fairhorizon.fcpo.retention.replay import GAMMA, FittedRetention, ReplayedUsers, learned_from
 from fairhorizon.fcpo.retention.state import ResponseHistory
 from fairhorizon.simulation.tabular import Moment, TabularWorld, myopic, play, seeing_patience
-from small import parse
+from shared import parse
 
 Bools = NDArray[np.bool_]
 FIRST = 100  # seed of the runs that count; that of the record is 0

@@ -29,7 +29,7 @@ from fairhorizon import __version__
 from fairhorizon.cli import app as command_line
 from fairhorizon.files import write_json, write_text
 from result_tables import filled, tables_of
-from small import MARKET, parse
+from shared import MARKET, parse
 
 ROOT = Path(__file__).parents[1]
 DATA, IMAGES = ROOT / "docs" / "results" / "data", ROOT / "docs" / "images"

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from fairhorizon.rankers.candidates import FIRST_PROBES, GroupIndex
-from small import parse
+from shared import parse
 
 CENTRES, SPREAD, SEED = 300, 0.6, 0
 

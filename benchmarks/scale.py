@@ -21,7 +21,7 @@ from pathlib import Path
 import fairhorizon as fh
 from fairhorizon.data.log_files import write_log
 from fairhorizon.recommenders.progress import Listener, RoundReport
-from small import parse
+from shared import parse
 
 LEVELS = (0.85, 0.65, 0.37)
 LENGTH = 20

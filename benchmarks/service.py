@@ -40,7 +40,7 @@ from service_load import (
     served,
 )
 from service_traffic import Traffic
-from small import parse
+from shared import parse
 
 RATE = 200.0  # lists a second of the open loop
 LIMIT = "popular<=0.4"

@@ -28,7 +28,7 @@ from fairhorizon.model.folder import ModelFolder
 from fairhorizon.recommenders.base import Recommender
 from fairhorizon.simulation.feedback import Scenario, evaluation_scenario
 from fairhorizon.vocabulary import Protocol
-from small import parse
+from shared import parse
 
 LENGTH = 20
 Members = NDArray[np.bool_]

@@ -23,7 +23,7 @@ from fairhorizon.fcpo.policies import Proposal
 from fairhorizon.fcpo.rollouts import rollout
 from fairhorizon.fcpo.training import GaussianEpisodes, Training, scenario_of
 from fairhorizon.recommenders.base import FitTask
-from small import parse
+from shared import parse
 
 PUBLIC_CODE_SECONDS = 38.0
 

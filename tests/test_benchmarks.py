@@ -11,11 +11,8 @@ pytestmark = pytest.mark.slow
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 PARTS = {  # what benchmarks share; nothing to run
-    *("paired", "result_tables", "small", "trainings", "local_postgres"),
+    *("shared", "result_tables", "local_postgres", "fleet_simulation", "quit_ppo"),
     *("service_checks", "service_kills", "service_load", "service_traffic"),
-    *("fleet_account", "fleet_chart", "fleet_events", "fleet_recording", "fleet_runs"),
-    *("fleet_scenario", "fleet_simulation", "scale_constants"),
-    *("quit_env", "quit_ppo", "quit_rival", "quit_view", "quit_world"),
 }
 CASES = {
     "bpr": r"ratio, median of the pairs +\d+\.\d\d$",
@@ -24,7 +21,6 @@ CASES = {
     "ease": r"fit and scores / bare inverse +\d+\.\d\d$",
     "fleet": r"^lists simulated [\d,]+; after each of them at most C above the share$",
     "fuzz_api": r"^calls \d+  server errors 0$",
-    "gru4rec": r"fit of gru4rec / fit of ease:recent +\d+\.\d\d$",
     "kinds": r"at most +\d+\.\d+ %: fcpo \d+\.\d+, .* [+-]\d+\.\d\d % \+- \d+\.\d\d$",
     "list_speed": r"^everybody, by place .* ratio +\d+\.\d\d$",
     "one_user": r"call / bare scores, of the medians +\d+\.\d\d$",
@@ -34,7 +30,7 @@ CASES = {
     "recorded": r"^3 +0\.20 +[+-]\d+\.\d % .* ± +\d+\.\d % +-?\d+ %$",
     "results": r"^\| fcpo \| popularity \| .* \| +59 \|$",
     "retrieval": r"^all products / index +\d+\.\d\d$",
-    "ridge": r"fit of ridge / fit of ease:recent +\d+\.\d\d$",
+    "rankers": r"^fit of gru4rec / fit of ease:recent \d+\.\d\d$",
     "exposure": r"n = +20 .* x +objectives apart by \de-\d\d$",
     "leaving": r"^3 +0\.20 +[+-]\d+\.\d % .* +-?\d+ %$",
     "leaving_chart": r"^looking ahead \(fcpo\) +popular by patience( \d\.\d{3}){4} +still there \d",

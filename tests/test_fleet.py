@@ -10,11 +10,8 @@ from hypothesis import strategies as st
 
 from fairhorizon.service.budget.leases import lease_size
 from fairhorizon.service.budget.rules import UNIT, allowed
-from fleet import regrets, scenarios
-from fleet_account import Truth
-from fleet_runs import BEFORE, SIZE_RULES, between_reports, fixed
-from fleet_scenario import Crowd, Recording, Scenario
-from fleet_simulation import Fleet, Outcome
+from fleet import BEFORE, SIZE_RULES, between_reports, fixed, regrets, scenarios
+from fleet_simulation import Crowd, Fleet, Outcome, Recording, Scenario, Truth
 
 pytestmark = pytest.mark.slow
 

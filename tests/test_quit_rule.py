@@ -18,9 +18,18 @@ from fairhorizon.rankers.popularity import Popularity
 from fairhorizon.simulation.churn import ChurnConfig, QuitRule
 from fairhorizon.simulation.simulated import SimulatedUsers, SimulationConfig
 from fairhorizon.vocabulary import Protocol
-from quit_env import PresentRollouts, StaysVecEnv
-from quit_ppo import PpoSettings, WeightsServer, trained
-from quit_view import FORGETTING, LAST, SCALES, View, group_signals
+from quit_ppo import (
+    FORGETTING,
+    LAST,
+    SCALES,
+    PpoSettings,
+    PresentRollouts,
+    StaysVecEnv,
+    View,
+    WeightsServer,
+    group_signals,
+    trained,
+)
 
 USERS, ITEMS, KINDS, STEPS = 30, 24, 4, 8
 MARKET = synthetic(USERS, ITEMS, 6, seed=2)

@@ -4,13 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from fleet_runs import between_reports as simulated_between_reports
-from fleet_scenario import Scenario
-from scale_constants import CONSTANTS, LOCK_MS, Size
+from fleet import between_reports as simulated_between_reports
+from fleet_simulation import Scenario
 from scale_on_paper import (
+    CONSTANTS,
+    LOCK_MS,
     MARKER,
     PAGE,
     TABLES,
+    Size,
     between_reports,
     bytes_,
     filled,

@@ -70,7 +70,7 @@ def test_every_public_name_is_in_the_reference(pages: dict[str, str]) -> None:
 
 def test_methods_of_models_are_in_the_reference(pages: dict[str, str]) -> None:
     """Those of the base class, and those that have its docstrings."""
-    for name in ("fit", "recommend", "at", "server", "save", "load"):
+    for name in ("fit", "recommend", "with_level", "online", "save", "load"):
         assert f'id="fairhorizon.fcpo.model.Fcpo.{name}"' in pages["reference/models.html"]
 
 

@@ -15,7 +15,7 @@ from fairhorizon.cli.app import app, run
 from fairhorizon.cli.longterm import News
 from fairhorizon.cli.progress import Progress
 from fairhorizon.fcpo.dual import Case
-from fairhorizon.parallel.processes import HERE
+from fairhorizon.parallel.engine import HERE
 from fairhorizon.recommenders.progress import RoundReport, StepDetails
 
 REPORT = RoundReport(7, 1.5, 2.25, 2.0, 0.0123, "recover", 0.5, 0.0625, rounds=10)

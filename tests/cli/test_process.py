@@ -114,7 +114,7 @@ def test_processes_end_with_the_one_that_started_them(tmp_path: Path) -> None:
     program = tmp_path / "work.py"
     program.write_text(
         "import time\n"
-        "from fairhorizon.parallel.processes import Processes\n"
+        "from fairhorizon.parallel.engine import Processes\n"
         "class Sleep:\n"
         "    def prepare(self): print('begun', flush=True)\n"
         "    def rows(self): time.sleep(600); yield {}\n"

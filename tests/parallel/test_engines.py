@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from types import ModuleType
@@ -27,6 +28,7 @@ from parallel_cluster import CLIENT_PORT, NODE
 from parallel_tasks import Fails, LostAt, MakeNumbers, Numbers, Place, Sleeps, Squares, Waits
 from running_processes import read_pipe, wait_for_the_end_of
 
+from fairhorizon import __version__
 from fairhorizon.allocation.engine import group_lists
 from fairhorizon.cli.app import run
 from fairhorizon.errors import ConfigError, FairHorizonError
@@ -34,8 +36,14 @@ from fairhorizon.limits.groups import popular_group
 from fairhorizon.model.blocks import ListsOfRun, served_in_blocks
 from fairhorizon.model.folder import ModelFolder
 from fairhorizon.parallel import ray_engine
-from fairhorizon.parallel.engine import Messages, TaskEngine, WorkerBlocks, pickled
-from fairhorizon.parallel.processes import Processes
+from fairhorizon.parallel.engine import (
+    BlockHolder,
+    Messages,
+    Processes,
+    TaskEngine,
+    WorkerBlocks,
+    pickled,
+)
 from fairhorizon.vocabulary import Protocol
 
 pytestmark = pytest.mark.slow
@@ -246,21 +254,21 @@ def test_lists_that_are_spread_by_two_workers_keep_the_limit(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("home", "message"),
     [
-        ({"version": "0.0"}, r"has fairhorizon 0\..*, the command 0\.0 \(ins"),
-        ({"folder": Path("/not/here")}, r"has no folder /not/here \(run the com"),
+        ((Path.cwd(), "0.0", 1), r"has fairhorizon 0\..*, the command 0\.0 \(ins"),
+        ((Path("/not/here"), __version__, 1), r"has no folder /not/here \(run the com"),
     ],
 )
 def test_a_node_that_does_not_fit_is_named(
-    change: dict[str, Any], message: str, on_ray: ModuleType
+    home: tuple[Path, str, int], message: str, on_ray: ModuleType
 ) -> None:
-    home = replace(on_ray.CommandHome.here(1), **change)
+    enter = partial(on_ray.enter, *home)
     with pytest.raises(ConfigError, match=f"^node {re.escape(socket.gethostname())} {message}"):
-        on_ray.run_there(pickled(Squares(2)), home).get()
-    answer = on_ray.HolderThere(home).answer(pickled((MakeNumbers(0, 2), ())))
+        raise on_ray.run_there(pickled(Squares(2)), enter)
+    answer = BlockHolder(enter).answer(pickled((MakeNumbers(0, 2), ())))
     with pytest.raises(ConfigError, match=message):
-        pickle.loads(answer).get()
+        raise pickle.loads(answer)
 
 
 def kept(folder: Path) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from asking import ask
 from crashing_replica import replica_until
 
-from fairhorizon.parallel.processes import start_method
+from fairhorizon.parallel.engine import start_method
 from fairhorizon.service.admin.set_up import set_up
 from fairhorizon.service.replica.replica import Engine
 from fairhorizon.service.settings import ServiceSettings

@@ -23,7 +23,7 @@ from fairhorizon.limits.resolved import ResolvedLimit
 from fairhorizon.methods import Method
 from fairhorizon.metrics.fairness import gini
 from fairhorizon.metrics.spread import Spread
-from fairhorizon.parallel.processes import Processes
+from fairhorizon.parallel.engine import Processes
 from fairhorizon.simulation.feedback import evaluation_scenario
 from fairhorizon.simulation.response import ResponseModel
 from fairhorizon.simulation.simulated import SimulationConfig

@@ -19,7 +19,7 @@ from fairhorizon.evaluation.short_term import evaluate
 from fairhorizon.methods import Method, load_method
 from fairhorizon.metrics.significance import holm, paired_t_test
 from fairhorizon.metrics.spread import Spread
-from fairhorizon.parallel.processes import HERE, Processes
+from fairhorizon.parallel.engine import HERE, Processes
 from fairhorizon.recommenders.ranked.model import Ranked
 from fairhorizon.studies.compare import against_all, curves, significance, summary_rows, swept
 from fairhorizon.studies.rows import StudyRow, summary_row

@@ -21,8 +21,7 @@ from fairhorizon.evaluation.short_term import validation_ndcg
 from fairhorizon.histories import UserItems
 from fairhorizon.limits.groups import popular_group
 from fairhorizon.methods import RECOMMENDERS, Method, MethodError, build
-from fairhorizon.parallel.engine import Work
-from fairhorizon.parallel.processes import Processes
+from fairhorizon.parallel.engine import Processes, Work
 from fairhorizon.rankers import RANKERS
 from fairhorizon.rankers.ensemble import Stack
 from fairhorizon.rankers.popularity import Popularity

@@ -508,7 +508,7 @@ def chosen_engine(
         from fairhorizon.parallel import ray_engine
 
         return ray_engine(address, jobs, threads)
-    from fairhorizon.parallel.processes import Processes
+    from fairhorizon.parallel.engine import Processes
 
     if address is not None:
         raise typer.BadParameter("is for --engine ray (give both)", param_hint="--address")

@@ -7,9 +7,9 @@ from fairhorizon.parallel.engine import TaskEngine
 
 RAY_SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",
-    # Ray prints about lost workers to stdout, where our results go
+    # Ray prints about lost workers to stdout, where our results go.
     "RAY_DEDUP_LOGS_SKIP_REGEX": ".*",
-    # a warning about what a later version will do
+    # A warning about what a later version will do.
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }
 

@@ -8,9 +8,9 @@ import socket
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any
 
 import ray
 from ray.exceptions import (
@@ -25,11 +25,9 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from fairhorizon import __version__
 from fairhorizon.errors import ConfigError, FairHorizonError
 from fairhorizon.parallel.engine import (
-    AGAIN,
     ATTEMPTS,
     PAUSE,
     THREADS,
-    Answer,
     BlockHolder,
     TaskEngine,
     Work,
@@ -40,7 +38,6 @@ from fairhorizon.parallel.engine import (
     set_threads,
 )
 
-R = TypeVar("R")
 # Ray itself tries nothing again, so that all losses are counted in one place.
 LOST = (WorkerCrashedError, NodeDiedError, OutOfMemoryError, ObjectLostError, RayActorError)
 LARGE = 100_000  # bytes of a message that goes into the object store, where many read it
@@ -74,7 +71,7 @@ class OnRay(TaskEngine):
         self._run = ray.remote(max_retries=0, num_cpus=threads, runtime_env=environment)(run_there)
         # No CPU is kept for a block: on a small cluster, or after the loss of a node, it would
         # never start.
-        self._holder = ray.remote(max_restarts=0, num_cpus=0, runtime_env=environment)(HolderThere)
+        self._holder = ray.remote(max_restarts=0, num_cpus=0, runtime_env=environment)(BlockHolder)
 
     def __exit__(self, *_: object) -> None:
         if self._is_ours:
@@ -95,61 +92,59 @@ class OnRay(TaskEngine):
     def progress(self) -> str:
         if not ray.is_initialized():
             return ""
-        with connected():
+        with self._connected():
             nodes = len(_cpus_of_nodes())
         return f"{self.done}/{self.total} tasks on {nodes} node{'s'[: nodes != 1]}"
-
-    def each(
-        self,
-        tasks: Sequence[Work[R]],
-        *,
-        remedy: str = AGAIN,
-        meanwhile: Callable[[], object] = lambda: None,
-    ) -> Iterator[R]:
-        if tasks:
-            self._start()
-        try:
-            yield from super().each(tasks, remedy=remedy, meanwhile=meanwhile)
-        except ConnectionLostError as error:
-            raise ConnectionLostError(remedy) from error.__cause__
 
     @property
     def _most_at_once(self) -> int:
         return self.jobs or self.total
 
     def _begin(self, task: Work[Any]) -> Any:
-        with connected():
-            return self._run.remote(self.parcel(pickled(task)), CommandHome.here(self.threads))
+        parcel = self.parcel(pickled(task))
+        with self._connected():
+            return self._run.remote(parcel, self._enter())
 
     def _finished(self, running: Sequence[Any]) -> Iterable[Any]:
-        with connected():
+        with self._connected():
             return ray.wait(list(running), timeout=PAUSE)[0]
 
-    def _answer(self, finished: Any) -> Answer:
-        answer: Answer = _result(finished)
-        return answer
+    def answer(self, handle: Any) -> Any:
+        try:
+            with self._connected():
+                return ray.get(handle)
+        except LOST as error:
+            raise WorkerLostError from error
 
     def _cancel(self, running: Iterable[Any]) -> None:
         if ray.is_initialized():  # else they ended with it
             for reference in running:
                 ray.cancel(reference, force=True)
 
-    def start_worker(self) -> "RayActor":
+    def start_worker(self) -> Any:
         """On one node after the other."""
         self._start()
-        with connected():
+        with self._connected():
             nodes = [node["NodeID"] for node in _nodes()]
             node = nodes[self._blocks_started % len(nodes)]
             self._blocks_started += 1
             actor = self._holder.options(
                 scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=True)
             )
-            return RayActor(actor.remote(CommandHome.here(self.threads)))
+            return actor.remote(self._enter())
+
+    def ask(self, worker: Any, parcel: Any) -> Any:
+        with self._connected():
+            return worker.answer.remote(parcel)
+
+    def end_worker(self, worker: Any) -> None:
+        if ray.is_initialized():  # else it ended with it
+            ray.kill(worker)
 
     def parcel(self, message: bytes) -> Any:
         """A large message is put into the object store, once for all who read it."""
         self._start()
-        with connected():
+        with self._connected():
             return ray.put(message) if len(message) > LARGE else message
 
     def _start(self) -> None:
@@ -174,43 +169,22 @@ class OnRay(TaskEngine):
         if self.threads > max(_cpus_of_nodes(), default=0):
             raise ConfigError(f"--threads {self.threads}: no node has so many CPUs (give fewer)")
 
+    @contextmanager
+    def _connected(self) -> Iterator[None]:
+        """Ask the cluster for something here; an error with a remedy if nobody answers any more."""
+        try:
+            yield
+        except ConnectionError as error:
+            raise FairHorizonError(
+                f"the connection to the cluster was lost ({self.remedy})"
+            ) from error
 
-class RayActor:
-    """An actor that keeps a block."""
-
-    def __init__(self, handle: Any) -> None:
-        self.handle = handle
-
-    def ask(self, parcel: Any) -> Any:
-        with connected():
-            return self.handle.answer.remote(parcel)
-
-    def answer(self, asked: Any) -> bytes:
-        answer: bytes = _result(asked)
-        return answer
-
-    def end(self) -> None:
-        if ray.is_initialized():  # else it ended with it
-            ray.kill(self.handle)
+    def _enter(self) -> Callable[[], None]:
+        """What a worker calls to be at home where this command is."""
+        return partial(enter, Path.cwd(), __version__, self.threads)
 
 
-# Connecting to a cluster, and losing the connection.
-
-
-class ConnectionLostError(FairHorizonError):
-    """A client lost its cluster, and could not get it back."""
-
-    def __init__(self, remedy: str) -> None:
-        super().__init__(f"the connection to the cluster was lost ({remedy})")
-
-
-@contextmanager
-def connected() -> Iterator[None]:
-    """Ask the cluster for something here; a ConnectionLostError if nobody answers any more."""
-    try:
-        yield
-    except ConnectionError as error:
-        raise ConnectionLostError(AGAIN) from error
+# Connecting to a cluster.
 
 
 def connect(address: str, ask: Callable[[], object]) -> None:
@@ -247,71 +221,6 @@ def _one_line(error: Exception) -> str:
     return text.splitlines()[-1] if is_traceback else " ".join(text.split())
 
 
-# Inside a worker of another machine.
-
-
-@dataclass(frozen=True)
-class CommandHome:
-    """What a worker must have in common with its command: relative paths mean the same, too."""
-
-    folder: Path
-    version: str
-    threads: int
-
-    @classmethod
-    def here(cls, threads: int) -> Self:
-        return cls(Path.cwd(), __version__, threads)
-
-    def enter(self) -> None:
-        node = socket.gethostname()
-        if self.version != __version__:
-            raise ConfigError(
-                f"node {node} has fairhorizon {__version__}, the command {self.version} (install "
-                "the same on all nodes)"
-            )
-        try:
-            os.chdir(self.folder)
-        except OSError:
-            raise ConfigError(
-                f"node {node} has no folder {self.folder} (run the command in a folder that all "
-                "nodes share)"
-            ) from None
-        set_threads(self.threads)
-
-
-def run_there(task: bytes, home: CommandHome) -> Answer:
-    """All rows of a pickled task."""
-    try:
-        home.enter()
-        work = pickle.loads(task)
-    except Exception as error:
-        return Answer(error=sendable(error))
-    return run_task(work)
-
-
-class HolderThere(BlockHolder):
-    """Keeps a block on another machine."""
-
-    def __init__(self, home: CommandHome) -> None:
-        super().__init__()
-        self.home = home
-
-    def answer(self, message: bytes) -> bytes:
-        try:
-            self.home.enter()
-        except ConfigError as error:
-            return pickled(Answer(error=sendable(error)))
-        return super().answer(message)
-
-
-def _result(reference: Any) -> Any:
-    try:
-        with connected():
-            return ray.get(reference)
-    except LOST as error:
-        raise WorkerLostError from error
-
-
 def _nodes() -> list[dict[str, Any]]:
     """What Ray knows of the nodes that work and have CPUs, always in the same order."""
     found = [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU")]
@@ -325,3 +234,36 @@ def _cpus_of_nodes() -> list[int]:
 def _short_folder() -> Path:
     usual = tempfile.gettempdir()
     return Path(tempfile.mkdtemp("", "fh-", usual if len(usual) <= LONGEST_PATH else "/tmp"))
+
+
+# Inside a worker of another machine.
+
+
+def enter(folder: Path, version: str, threads: int) -> None:
+    """Have in common with the command what results depend on; a ConfigError where that cannot be.
+
+    folder: of the command, so that relative paths mean the same.
+    """
+    node = socket.gethostname()
+    if version != __version__:
+        raise ConfigError(
+            f"node {node} has fairhorizon {__version__}, the command {version} (install the same "
+            "on all nodes)"
+        )
+    try:
+        os.chdir(folder)
+    except OSError:
+        raise ConfigError(
+            f"node {node} has no folder {folder} (run the command in a folder that all nodes share)"
+        ) from None
+    set_threads(threads)
+
+
+def run_there(task: bytes, enter: Callable[[], None]) -> list[Any] | Exception:
+    """All rows of a pickled task, or what went wrong."""
+    try:
+        enter()
+        work = pickle.loads(task)
+    except Exception as error:
+        return sendable(error)
+    return run_task(work)

@@ -19,7 +19,14 @@ from fairhorizon.service.api import catalogue, feedback, limits, lists, operatin
 from fairhorizon.service.api.auth import Authenticator
 from fairhorizon.service.api.problems import TOO_LARGE, ApiProblem, answer
 from fairhorizon.service.background import Service
-from fairhorizon.service.dashboard import details, limit_pages, overview, pages
+from fairhorizon.service.dashboard import (
+    api_page,
+    details,
+    limit_pages,
+    model_pages,
+    overview,
+    pages,
+)
 from fairhorizon.service.monitoring.exposure import RememberedChanges
 from fairhorizon.service.monitoring.metrics import Metrics
 from fairhorizon.service.settings import LARGEST_BODY
@@ -54,13 +61,15 @@ def build_app(service: Service) -> FastAPI:
         description=DESCRIPTION,
         lifespan=lifespan,
         responses=problems.RESPONSES,
+        docs_url=None,  # dashboard/api_page.py draws it without scripts of another host
+        redoc_url=None,
     )
     app.state.service, app.state.authenticator = service, Authenticator(service)
     problems.install(app)
     for part in (lists, feedback, catalogue, limits, operating):
         app.include_router(part.router)
     app.include_router(operating.health)
-    for part in (overview, limit_pages, details, pages):
+    for part in (overview, limit_pages, model_pages, details, api_page, pages):
         app.include_router(part.router)
     app.state.changes = RememberedChanges()
     app.add_middleware(RequestMiddleware, metrics=service.metrics)

@@ -24,8 +24,7 @@ from fairhorizon.metrics.fairness import (
 )
 from fairhorizon.metrics.shares import exceeds, whole_showings
 from fairhorizon.metrics.spread import finite
-from fairhorizon.parallel.engine import TaskEngine, Work
-from fairhorizon.parallel.processes import HERE
+from fairhorizon.parallel.engine import HERE, TaskEngine, Work
 from fairhorizon.recommenders.base import Levels, Recommender
 from fairhorizon.studies.rows import StudyRow
 from fairhorizon.studies.study import Study, Task

@@ -36,8 +36,7 @@ from fairhorizon.limits.resolved import ResolvedLimit
 from fairhorizon.limits.step_limits import PopularityLimit, StepLimit, step_limit
 from fairhorizon.methods import RECOMMENDERS, Method, longest_first
 from fairhorizon.metrics.shares import ROUNDING
-from fairhorizon.parallel.engine import TaskEngine
-from fairhorizon.parallel.processes import HERE
+from fairhorizon.parallel.engine import HERE, TaskEngine
 from fairhorizon.recommenders.base import Recommender
 from fairhorizon.simulation.churn import KINDS, ChurnConfig, calibrated_like_adds
 from fairhorizon.simulation.feedback import UserModel, evaluation_scenario

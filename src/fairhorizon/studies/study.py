@@ -30,8 +30,7 @@ from fairhorizon.limits.measured import limit_reached
 from fairhorizon.limits.resolved import ResolvedLimit
 from fairhorizon.limits.supported import check_supported
 from fairhorizon.methods import RECOMMENDERS, Method, build, load_method, longest_first, validates
-from fairhorizon.parallel.engine import TaskEngine
-from fairhorizon.parallel.processes import HERE
+from fairhorizon.parallel.engine import HERE, TaskEngine
 from fairhorizon.rankers import RANKERS
 from fairhorizon.recommenders.base import Fitted, Levels, LogPart, Recommender
 from fairhorizon.recommenders.progress import LimitNotKeptWarning

@@ -20,8 +20,7 @@ from fairhorizon.errors import ConfigError
 from fairhorizon.evaluation.short_term import validation_ndcg
 from fairhorizon.files import write_atomically, write_json
 from fairhorizon.methods import Method, MethodError, build, presets_of
-from fairhorizon.parallel.engine import TaskEngine
-from fairhorizon.parallel.processes import HERE
+from fairhorizon.parallel.engine import HERE, TaskEngine
 from fairhorizon.recommenders.base import Recommender
 from fairhorizon.settings import Choice, Given, Settings, searched
 from fairhorizon.vocabulary import Mode, Protocol

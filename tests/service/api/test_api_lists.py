@@ -67,6 +67,24 @@ def test_the_longest_list_has_all_that_the_user_has_not_taken(free_shop: TestCli
     assert sorted(shown) == sorted(everything - taken("c5"))
 
 
+def test_a_short_list_says_how_many_places_are_missing(shop: TestClient, url: str) -> None:
+    def missing(path: str) -> tuple[int, int]:
+        answer = shop.get(path)
+        return len(answer.json()), int(answer.headers["X-Missing"])
+
+    assert missing("/api/recommend/c5") == (10, 0)
+    n_open = ARTICLES - len(taken("c5"))
+    send(shop, "DELETE", "/v1/limits/1")
+    assert missing("/api/recommend/c5?n=100") == (n_open, ARTICLES - n_open)
+    for item in ("a61", "a62"):
+        send(shop, "PUT", f"/api/item/{item}/category/late")
+    assert missing("/api/recommend/c5/late") == (2, 0)  # there are no more of this category
+    for item in ("a61", "a62"):
+        send(shop, "PATCH", f"/api/item/{item}", {"IsHidden": True})
+    assert missing("/api/recommend/c5/late") == (0, 2)
+    assert [row.missing for row in recorded(url)] == [0, ARTICLES - n_open, 0, 2]
+
+
 def test_one_item_is_the_best_one(free_shop: TestClient) -> None:
     assert get(free_shop, "/api/recommend/c6?n=1") == get(free_shop, "/api/recommend/c6")[:1]
 

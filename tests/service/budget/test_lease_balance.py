@@ -8,7 +8,7 @@ from fairhorizon.limits.resolved import ResolvedLimit
 from fairhorizon.service.budget.leases import LeaseBalance
 from fairhorizon.service.budget.rules import UNIT, Rules, ServedLimit, Window
 from fairhorizon.service.settings import Counts
-from fleet_events import Replica
+from fleet_simulation import Replica
 
 
 def balance(text: str, *, shown: int, used: int, left: int) -> LeaseBalance:

@@ -13,7 +13,7 @@ from fairhorizon.service.budget.ledger import Ledger, join_replica
 from fairhorizon.service.budget.rules import UNIT, Window
 from fairhorizon.service.replica.replica import Engine
 from fairhorizon.service.store.schema import accounts, leases, windows
-from fleet_account import Account
+from fleet_simulation import Account
 
 units = st.integers(0, 10**12)
 

@@ -260,7 +260,9 @@ def test_a_limit_is_changed_through_the_form(visit: Visit) -> None:
     visit.sign_in()
     visit.page.get_by_role("link", name="Limits").click()
     new = visit.page.locator("section", has_text="New limit")
-    new.get_by_label("limit").fill("kind=k1<=0.25")
+    new.get_by_label("column").select_option("kind")
+    new.get_by_label("value").fill("k1")
+    new.get_by_label("share").fill("0.25")
     new.get_by_role("button", name="Create").click()
     expect(visit.page.get_by_role("status").filter(has_text="kept from now on")).to_be_visible()
     card = visit.page.locator("section", has_text="kind=k1<=0.25")
@@ -286,6 +288,20 @@ def test_a_limit_is_changed_through_the_form(visit: Visit) -> None:
         assert "kind=k1<=0.2" not in [one["Limit"] for one in api.get("/v1/limits").json()]
     # what browsers themselves say about an answer of status 422
     visit.complaints = [one for one in visit.complaints if "422" not in one]
+
+
+def test_the_page_of_the_api_shows_its_routes_and_asks_no_other_host(visit: Visit) -> None:
+    asked: list[str] = []
+    visit.page.on("request", lambda request: asked.append(request.url))
+    visit.go("/docs")
+    route = visit.page.locator("#get--api-recommend--user-")
+    expect(route.get_by_text("/api/recommend/{user}", exact=True)).to_be_visible()
+    expect(route.get_by_text("The id of the user")).to_be_hidden()
+    route.locator("summary").click()
+    expect(route.get_by_text("The id of the user")).to_be_visible()
+    assert len(asked) >= 3
+    assert [one for one in asked if not one.startswith(visit.server.url)] == []
+    assert visit.overflow == 0
 
 
 def test_a_reader_has_no_forms_to_change_anything(visit: Visit) -> None:

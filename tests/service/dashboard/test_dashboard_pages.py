@@ -22,6 +22,8 @@ from fairhorizon.service.store import keys
 from fairhorizon.service.store.catalogue import Item, User, put_items, put_users
 from fairhorizon.service.store.database import Database
 from fairhorizon.service.store.feedback import Event
+from fairhorizon.service.store.schema import accounts, windows
+from fairhorizon.service.store.state import promote_model, register_model
 
 pytestmark = pytest.mark.slow
 
@@ -90,6 +92,57 @@ def test_limits_in_words_and_numbers(client: AsgiClient) -> None:
         ["seller=y", "kept", "0.00 %", "50.00 %", "0", "0.3"],
     ]
     assert page.one("h1").text == "All 2 limits are kept."
+
+
+def test_of_many_groups_the_nearest_are_shown_and_the_others_folded(database: Database) -> None:
+    prepare(database)
+    with database.writing() as connection:
+        some = [Item(f"i{n}", labels={"seller": f"s{n}"}) for n in range(12)]
+        put_items(database, connection, some)
+    create_limit(database, "seller:each<=0.5", ServiceSettings())
+    service = Service(database, ServiceSettings())
+    service.engine.prepare()
+    with database.writing() as connection:
+        connection.execute(windows.update().values(shown=1000))
+        for n in range(12):  # s11 is nearest to its line
+            account = accounts.update().where(accounts.c.group == f"seller=s{n}")
+            connection.execute(account.values(used=40 * n))
+    card = page_of(AsgiClient(build_app(service)), "/").one("section", class_="limit-card")
+    table, folded = card.every("table")
+    assert [row[0] for row in table.rows()] == [f"seller=s{n}" for n in (11, 10, 9, 8, 7)]
+    fold = next(one for one in card.every("details") if one.one("summary").text == "More groups")
+    assert fold.every("table")[-1] is folded
+    assert [row[0] for row in folded.rows()] == [f"seller=s{n}" for n in range(6, -1, -1)]
+    assert "The 5 groups nearest to their line, of 12." in card.text
+    service.engine.replica.leave()
+
+
+def test_models_and_forms_to_change_what_is_served(database: Database, shop_run: Path) -> None:
+    set_up(database, ServiceSettings(), run=shop_run)
+    client = client_of(database)
+    page = page_of(client, "/dashboard/models")
+    assert page.one("section", class_="model").one("h2").text == "1: ease+lists@0.3 served"
+    assert [form.attributes["action"] for form in page.one("main").every("form")] == [
+        "/dashboard/models"  # there is nothing to go back to, and the one there is is served
+    ]
+    form = page.one("form", action="/dashboard/models").fields()
+    answer = client.post("/dashboard/models", data=form | {"folder": "/nowhere"})
+    assert answer.headers["Location"] == "/dashboard/models?done=registered"
+    with database.writing() as connection:
+        second = register_model(database, connection, "runs/next", "fcpo")
+    page = page_of(client, "/dashboard/models?done=registered")
+    assert "register: waiting" in page.every("ul")[-1].text
+    promote = f"/dashboard/models/{second}/promote"
+    assert client.post(promote, data=page.one("form", action=promote).fields()).status_code == 303
+    with database.writing() as connection:
+        promote_model(database, connection, second)
+    page = page_of(client, "/dashboard/models")
+    back = page.one("form", action="/dashboard/models/rollback")
+    assert "Model 1 (ease+lists@0.3) was served before" in back.text
+    assert client.post("/dashboard/models/rollback", data=back.fields()).status_code == 303
+    asked = [(one["Kind"], one["State"]) for one in client.get("/v1/jobs").json()]
+    assert asked == [("promote", "waiting"), ("promote", "waiting"), ("register", "waiting")]
+    assert client.post("/dashboard/models/rollback", data={}).status_code == 403  # no token
 
 
 def test_charts_of_a_limit(client: AsgiClient) -> None:

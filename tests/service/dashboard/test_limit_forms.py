@@ -53,6 +53,44 @@ def test_a_limit_is_created(client: AsgiClient) -> None:
     assert said.text == "The limit is kept from now on."
 
 
+@pytest.mark.parametrize(
+    ("chosen", "limit"),
+    [
+        ({"column": "popular", "share": "0.4"}, "popular<=0.4"),
+        ({"column": "seller", "value": "y", "share": "0.25"}, "seller=y<=0.25"),
+        ({"column": "seller", "value": "A & B", "share": ".1"}, '"seller=A & B"<=0.1'),
+        ({"column": "seller", "share": "0.5"}, "seller:each<=0.5"),
+        ({"column": "seller", "value": "x", "bound": "at least", "share": "0.2"}, "seller=x>=0.2"),
+    ],
+)
+def test_a_limit_is_made_by_choosing(
+    client: AsgiClient, database: Database, chosen: dict[str, str], limit: str
+) -> None:
+    with database.writing() as connection:
+        put_items(database, connection, [Item("c", labels={"seller": "A & B", "popular": "no"})])
+    engine = client.app.state.service.engine
+    engine.prepare()
+    page = page_of(client)
+    form = page.one("form", action=LIMITS)
+    columns = [one.text for one in form.one("select", name="column").every("option")]
+    assert columns == ["popular", "seller"]  # a column cannot be called by a reserved word
+    values = [one.attributes["value"] for one in form.one("datalist").every("option")]
+    assert values == ["A & B", "x", "y"]
+    answer = client.post(LIMITS, data=form.fields() | chosen)
+    assert answer.status_code == 303, answer.text
+    assert in_force(client)[-1][1] == limit
+    engine.replica.leave()
+
+
+def test_a_choice_without_a_share_stays_in_the_form(client: AsgiClient) -> None:
+    form = form_of(page_of(client), LIMITS) | {"column": "popular", "share": "half"}
+    answer = client.post(LIMITS, data=form)
+    assert answer.status_code == 422
+    page = read(answer.text)
+    assert "give a number from 0 to 1" in page.one("p", class_="wrong").text
+    assert form_of(page, LIMITS)["share"] == "half"
+
+
 def test_a_limit_is_changed_and_counts_anew(client: AsgiClient) -> None:
     path = f"{LIMITS}/1/change"
     form = form_of(page_of(client), path)
@@ -91,7 +129,7 @@ def test_a_limit_is_ended(client: AsgiClient) -> None:
         ({"limit": "seller=y<=0.4", "slack": "1e3"}, "whole number of showings"),
         ({"limit": "seller=y<=0.4", "slack": "9" * 10}, "whole number of showings"),
         ({"limit": "x" * 1001}, "more than 1000 characters"),
-        ({"limit": ""}, "group is missing"),
+        ({"limit": ""}, "no column is chosen"),
     ],
 )
 def test_what_is_wrong_is_said_beside_what_was_typed(

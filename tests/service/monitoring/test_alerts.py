@@ -26,8 +26,8 @@ from fairhorizon.service.settings import ServiceSettings
 from fairhorizon.service.store.catalogue import Item, put_items
 from fairhorizon.service.store.database import Database
 from fairhorizon.service.store.migrating import prepare
-from fairhorizon.service.store.schema import accounts, feedback, limits, windows
-from fairhorizon.service.store.state import end_limit
+from fairhorizon.service.store.schema import accounts, feedback, limits, lists, windows
+from fairhorizon.service.store.state import end_limit, read_state
 
 NEAR, MISSED = ("limit-near", "popular<=0.4"), ("floor-missed", "seller:each>=0.2")
 SETTINGS = ServiceSettings()  # alerts after 1000 showings, floors are missed below 95 %
@@ -174,6 +174,38 @@ def test_feedback_stops_while_lists_are_served(database: Database) -> None:
     assert changes(database) == []
     told(database, 10)
     assert changes(database) == [("feedback-stopped", "feedback", "ended")]
+
+
+def short(database: Database, items: list[str], missing: int, before: float = 10) -> None:
+    """The list that was recorded last, with places that nothing was found for."""
+    with database.reading() as connection:
+        at = database.now(connection) - before
+    record(database, [Shown(at, items, [[] for _ in items], [])])
+    with database.writing() as connection:
+        last = lists.c.number == read_state(database, connection).lists
+        connection.execute(lists.update().where(last).values(missing=missing))
+
+
+def test_empty_lists_and_too_many_short_ones_are_an_alert(database: Database) -> None:
+    prepare(database)
+    record(database, [Shown(0, ["a"], [[]], []) for _ in range(150)])
+    short(database, ["a"], 9)
+    assert changes(database) == []  # one of 151 is below one per cent
+    short(database, ["a", "b"], 8)
+    assert changes(database) == [("short-lists", "lists", "begun")]
+    with database.reading() as connection:
+        (alert,) = active_alerts(connection)
+    assert alert.message.startswith(
+        "2 of the last 152 lists are shorter than asked for, 0 of them are empty"
+    )
+    with database.writing() as connection:
+        connection.execute(lists.update().values(missing=0))
+    assert changes(database) == [("short-lists", "lists", "ended")]
+    short(database, [], 10)
+    assert changes(database) == [("short-lists", "lists", "begun")]  # an empty one is enough
+    with database.writing() as connection:
+        connection.execute(lists.update().values(served_at=0.0))
+    assert changes(database) == [("short-lists", "lists", "ended")]  # of the last hour
 
 
 @pytest.mark.parametrize(

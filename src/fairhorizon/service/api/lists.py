@@ -46,6 +46,10 @@ WriteBack = Annotated[
 ]
 LIST_HEADERS = {
     "X-List-Id": {"description": "The list, for feedback.", "schema": {"type": "string"}},
+    "X-Missing": {
+        "description": "Places that no item was found for, within the limits and for this user.",
+        "schema": {"type": "integer"},
+    },
     "X-Model": {"description": "The model that made it.", "schema": {"type": "string"}},
 }
 ANSWERS: dict[int | str, dict[str, Any]] = {
@@ -129,7 +133,7 @@ ListQuery = Annotated[Asked, Depends(asked)]
 async def recommend(service: Serving, user: User, query: ListQuery) -> Response:
     """Recommend under all limits; the list is recorded before it is answered.
 
-    It can be shorter than asked for, because limits go before length.
+    It can be shorter than asked for, because limits go before length: X-Missing says by how much.
     """
     length = service.settings.n if query.n is None else query.n
     request = ListRequest(user, length, query.categories, query.exclude)
@@ -176,7 +180,11 @@ def _answer(made: BuiltList, *, with_scores: bool) -> Response:
     if with_scores:
         pairs = zip(made.items, made.scores, strict=True)
         content = [{"Id": item, "Score": score} for item, score in pairs]
-    headers = {"X-List-Id": made.id, "X-Model": "" if made.model is None else str(made.model)}
+    headers = {
+        "X-List-Id": made.id,
+        "X-Missing": str(made.missing),
+        "X-Model": "" if made.model is None else str(made.model),
+    }
     return Response(
         json.dumps(content, allow_nan=False), media_type="application/json", headers=headers
     )

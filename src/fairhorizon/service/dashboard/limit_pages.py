@@ -9,7 +9,7 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from sqlalchemy.engine import Connection
 
 from fairhorizon.errors import ConfigError, FairHorizonError
-from fairhorizon.limits.language import POPULAR, GroupOf, Limit, number_of
+from fairhorizon.limits.language import POPULAR, RESERVED, GroupOf, Limit, number_of, written
 from fairhorizon.report.charts import GREY, PALETTE
 from fairhorizon.service.admin.set_up import create_limit
 from fairhorizon.service.api.auth import Serving
@@ -35,7 +35,9 @@ from fairhorizon.service.store.database import DatabaseAwayError
 from fairhorizon.service.store.state import end_limit, limit_row, limits_in_force
 
 MOST_DRAWN = 3  # groups of one limit
-MOST_LISTED = 20
+MOST_OPEN = 5  # groups of one limit in the table; the others are folded
+MOST_LISTED = 200
+MOST_VALUES = 500  # values of columns to choose from
 SHARE, STEP_SHARE, PRICE = PALETTE[0], GREY, PALETTE[3]
 LIMITS = "/dashboard/limits"
 LARGEST_SLACK = 10**9
@@ -45,6 +47,8 @@ DONE = {
     "changed": "The limit is changed; it counts anew.",
     "ended": "The limit has ended.",
 }
+AT_MOST, AT_LEAST = "at most", "at least"
+FIELDS = ("limit", "column", "value", "bound", "share", "window", "slack", "counts")
 NEW = 0  # the form of a limit that is not there yet
 Number = Annotated[int, Path(ge=1, le=2**53)]
 
@@ -191,7 +195,7 @@ def show_limits(
 @router.post(LIMITS)
 def create(request: Request, service: Serving, form: AdminForm) -> Response:
     def attempt() -> None:
-        text = form.field("limit")
+        text = form.field("limit") or _chosen_limit(form)
         if len(text) > LONGEST:
             raise ConfigError(f"limit: more than {LONGEST} characters (give a shorter one)")
         counts = form.field("counts")
@@ -249,7 +253,7 @@ def _attempted(
     except DatabaseAwayError:
         raise
     except FairHorizonError as error:
-        typed = {name: form.field(name) for name in ("limit", "share", "window", "slack", "counts")}
+        typed = {name: form.field(name) for name in FIELDS}
         problem = {"number": number, "text": str(error), "typed": typed}
         return _page(request, service, form.by, problem=problem)
     return see_other(f"{LIMITS}?done={done}")
@@ -265,6 +269,7 @@ def _page(
 ) -> Response:
     with service.database.reading() as connection:
         cards = limit_cards(connection, service.settings)
+    columns, values = _choices(service)
     gone = problem is not None and problem["number"] not in {NEW, *(c.row.id for c in cards)}
     return page(
         request,
@@ -276,6 +281,9 @@ def _page(
         problem=problem,
         problem_is_gone=gone,
         counts=[one.value for one in Counts],
+        columns=columns,
+        values=values,
+        bounds=(AT_MOST, AT_LEAST),
         defaults=service.settings,
     )
 
@@ -286,6 +294,28 @@ def _in_force(service: Service, number: int) -> Any:
     if row is None or row.ended_at is not None:
         raise ConfigError(f"limit {number} is not in force any more (create another)")
     return row
+
+
+def _chosen_limit(form: Submitted) -> str:
+    """The limit whose column, value and share were chosen; without a value, of each value."""
+    column, value = form.field("column"), form.field("value")
+    if not column:
+        raise ConfigError("limit: no column is chosen (choose one, or write the limit as text)")
+    if column == POPULAR:
+        group = GroupOf(POPULAR)
+    else:
+        group = GroupOf(column, (value,) if value else (), each=not value)
+    return f"{group}{'>=' if form.field('bound') == AT_LEAST else '<='}{written(_share(form))}"
+
+
+def _choices(service: Service) -> tuple[list[str], list[tuple[str, str]]]:
+    """The columns that a limit can be about, and the most common values as pairs with a column."""
+    snapshot = service.engine.snapshot
+    known = {} if snapshot is None else snapshot.catalogue.column_values
+    columns = [name for name in sorted(known) if name not in RESERVED]
+    pairs = [(n, column, value) for column in columns for value, n in known[column].items()]
+    pairs.sort(key=lambda one: (-one[0], one[1:]))
+    return [POPULAR, *columns], sorted((column, value) for _, column, value in pairs[:MOST_VALUES])
 
 
 def _share(form: Submitted) -> float:

@@ -12,11 +12,19 @@ from fairhorizon.service.admin import jobs
 from fairhorizon.service.api.auth import Serving
 from fairhorizon.service.budget.ledger import live_replicas
 from fairhorizon.service.dashboard.charts import Curve, LineChart, milliseconds, plain
-from fairhorizon.service.dashboard.limit_pages import LimitCard, limit_cards
+from fairhorizon.service.dashboard.limit_pages import MOST_OPEN, LimitCard, limit_cards
 from fairhorizon.service.dashboard.pages import PageRoute, page
 from fairhorizon.service.dashboard.sessions import CurrentVisitor
 from fairhorizon.service.monitoring.alerts import active_alerts, ended_alerts
-from fairhorizon.service.monitoring.counts import DAY, HOUR, MINUTE, Period, latest_lists, traffic
+from fairhorizon.service.monitoring.counts import (
+    DAY,
+    HOUR,
+    MINUTE,
+    Period,
+    latest_lists,
+    short_lists,
+    traffic,
+)
 from fairhorizon.service.monitoring.exposure import RememberedChanges
 from fairhorizon.service.monitoring.limits import LimitStatus
 from fairhorizon.service.store.state import model_row, read_state
@@ -67,6 +75,7 @@ def overview(
             "alerts": active,
             "over": ended_alerts(connection, MOST_ENDED),
             "latest": latest_lists(connection, state.now),
+            "short": short_lists(connection, state.lists, state.now),
             "charts": _traffic_charts(connection, drawn, state.now),
             "changes": remembered.over(connection, state.now, stretch.length),
             "replicas": live_replicas(connection),
@@ -77,6 +86,7 @@ def overview(
         request,
         visitor,
         "overview.html.j2",
+        n_open=MOST_OPEN,
         stretches=CHART_PERIODS,
         period=period,
         stretch=stretch,

@@ -26,6 +26,7 @@ from sqlalchemy.engine import Connection
 
 from fairhorizon.errors import ConfigError
 from fairhorizon.service.budget.rules import UNIT
+from fairhorizon.service.monitoring.counts import short_lists
 from fairhorizon.service.monitoring.limits import (
     AccountNow,
     LimitStatus,
@@ -42,6 +43,7 @@ from fairhorizon.service.store.state import ServiceState, lock_state, read_state
 
 EVERY = 5.0  # seconds between two looks
 LOG = logging.getLogger("fairhorizon.service")
+SHORT_AT = 0.01  # part of the newest lists from which on short ones are an alert
 TIMEOUT = 5.0  # seconds of one try to tell somebody
 PAUSES = (1.0, 3.0)  # seconds between the tries
 BEGUN, ENDED = "begun", "ended"  # what has happened to an alert
@@ -55,6 +57,7 @@ class AlertKind(StrEnum):
     FLOOR_MISSED = "floor-missed"
     FEEDBACK_STOPPED = "feedback-stopped"
     ABOUT_NOTHING = "limit-about-nothing"
+    SHORT_LISTS = "short-lists"
 
 
 @dataclass(frozen=True)
@@ -82,6 +85,7 @@ def findings(
     """
     found = of_limits(present_accounts(connection), settings)
     found += of_feedback(connection, settings, state)
+    found += of_short_lists(connection, state)
     if snapshot is None or snapshot.generation != state.generation:
         return found, set(AlertKind) - {AlertKind.ABOUT_NOTHING}
     return found + of_troubles(snapshot), set(AlertKind)
@@ -163,6 +167,22 @@ def of_feedback(
             f"no feedback was received for {(state.now - last) / 60:,.0f} minutes, and lists are "
             "served (is whoever sends it to POST /api/feedback still at work?)",
             begins=state.now - first >= settings.silence / 2,
+        )
+    ]
+
+
+def of_short_lists(connection: Connection, state: ServiceState) -> list[Finding]:
+    """Lists that are empty, or too many that are shorter than asked for, in the last hour."""
+    n, short, empty = short_lists(connection, state.lists, state.now)
+    if not short:
+        return []
+    return [
+        Finding(
+            AlertKind.SHORT_LISTS,
+            "lists",
+            f"{short:,} of the last {n:,} lists are shorter than asked for, {empty:,} of them are "
+            "empty (do limits contradict each other, or may too few items be shown?)",
+            begins=empty > 0 or short >= SHORT_AT * n,
         )
     ]
 

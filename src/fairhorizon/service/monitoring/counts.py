@@ -249,6 +249,19 @@ def latest_lists(connection: Connection, now: float) -> LatestLists:
     )
 
 
+def short_lists(connection: Connection, n_lists: int, now: float) -> tuple[int, int, int]:
+    """How many of the newest lists there are, are shorter than asked for, and are empty.
+
+    n_lists: recorded so far, which is the number of the newest one.
+    """
+    first = max(0, n_lists - NEWEST)
+    query = sa.select(lists.c["items"]).where(
+        lists.c.number > first, lists.c.missing > 0, lists.c.served_at > now - HOUR
+    )
+    short = list(connection.execute(query).scalars())
+    return n_lists - first, len(short), sum(not one for one in short)
+
+
 @dataclass(frozen=True)
 class TrafficPoint:
     """One step; no lists have no times."""

@@ -100,6 +100,7 @@ class BuiltList:
     scores: list[float]
     values: list[float]
     propensities: list[float] | None
+    missing: int  # places that no item was found for, though there are items that were asked for
     model: int | None  # that the values are of
     begun: float  # when its request came, by the clock of this process
     prices: dict[str, float] = field(default_factory=dict)
@@ -227,11 +228,15 @@ class ListBuilder:
             )
         values, chances = valued[id(request)]
         items = self.snapshot.catalogue
+        wanted = np.ones(len(values), dtype=np.bool_)
         for category in request.categories:
-            values[~items.in_category(category)] = NEVER
-        values[[items.codes[one] for one in request.exclude if one in items.codes]] = NEVER
+            wanted &= items.in_category(category)
+        wanted[[items.codes[one] for one in request.exclude if one in items.codes]] = False
+        values[~wanted] = NEVER
         codes, chosen = self._chosen(request, values, None, balance)
-        return self._built(request, codes, chosen, values[codes], chances[codes])
+        # A category of three items gives three places; a user who took everything is short of ten.
+        missing = min(request.n, int(wanted.sum())) - len(codes)
+        return self._built(request, codes, chosen, values[codes], chances[codes], missing)
 
     def _ranked(self, request: ListRequest, balance: LeaseBalance) -> BuiltList:
         assert request.candidates is not None
@@ -255,7 +260,8 @@ class ListBuilder:
         scores = np.array(list(open_ones.values()), dtype=np.float64)
         shown, chosen = self._chosen(request, scores, codes, balance)
         own = np.array([open_ones[code] for code in shown.tolist()])
-        return self._built(request, shown, chosen, own, own)
+        missing = min(request.n, len(codes)) - len(shown)
+        return self._built(request, shown, chosen, own, own, missing)
 
     def _chosen(
         self,
@@ -280,6 +286,7 @@ class ListBuilder:
         propensities: list[float] | None,
         values: NDArray[np.floating[Any]],
         scores: NDArray[np.floating[Any]],
+        missing: int,
     ) -> BuiltList:
         prices = self.guards[request.source].prices
         rules = self.snapshot.rules.group_rules
@@ -292,6 +299,7 @@ class ListBuilder:
             [float(score) for score in scores],
             [float(value) for value in values],
             propensities,
+            missing,
             self.snapshot.model_id if request.source is Source.RECOMMEND else None,
             request.begun,
             {str(rules[j]): float(prices[j]) for j in np.flatnonzero(prices > 0).tolist()},

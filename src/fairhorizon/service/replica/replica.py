@@ -248,6 +248,7 @@ class Replica:
             "epoch": state.epoch,
             "replica_id": self.id,
             "milliseconds": 1000 * (time.perf_counter() - one.begun),
+            "missing": one.missing,
         }
 
     def _histories(self, requests: Sequence[ListRequest]) -> UserHistories:

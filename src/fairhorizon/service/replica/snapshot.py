@@ -2,6 +2,7 @@
 
 import gc
 import threading
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -128,6 +129,16 @@ class ServedItems:
     @cached_property
     def codes(self) -> dict[str, int]:
         return {one: code for code, one in enumerate(self.ids)}
+
+    @cached_property
+    def column_values(self) -> dict[str, Counter[str]]:
+        """How many items have each value of each column that limits can be about."""
+        found: dict[str, Counter[str]] = {}
+        for item in self.rows.values():
+            for column, cell in item.columns().items():
+                values = {part.strip() for part in cell.split("|")} - {""}
+                found.setdefault(column, Counter()).update(values)
+        return found
 
     def in_category(self, category: str) -> Flags:
         """(n_items,) the items of a category."""

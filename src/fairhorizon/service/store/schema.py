@@ -102,6 +102,7 @@ lists = sa.Table(
     sa.Column("epoch", Number, nullable=False),
     sa.Column("replica_id", sa.String(32), nullable=False),
     sa.Column("milliseconds", sa.Double, nullable=False),  # from the request to its record
+    sa.Column("missing", sa.Integer),  # places that no item was found for; null: not known
     sa.Index("lists_of_user", "user_id", "number"),
 )
 
