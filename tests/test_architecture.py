@@ -39,11 +39,12 @@ INSIDE = {
     "allocation": (
         ("limit_matrix", "assignment"),
         ("candidates", "steps"),
-        ("best_lists", "conflicts"),
-        ("prices",),
-        ("one_limit",),
-        ("one_list", "spreading"),
-        ("engine", "guard"),
+        ("conflicts", "one_limit"),
+        ("best_lists",),
+        ("one_list",),
+        ("guard", "prices"),
+        ("spreading",),
+        ("engine",),
     ),
     "fcpo": (
         ("config", "dual", "policies"),

@@ -1,5 +1,6 @@
 """Small markets for tests of lists under one limit, and their best lists by a general solver."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -9,7 +10,8 @@ from scipy import sparse
 from scipy.optimize import LinearConstraint, milp
 
 from fairhorizon.allocation.candidates import Candidates
-from fairhorizon.allocation.engine import GroupLists, group_lists
+from fairhorizon.allocation.engine import Allocation, allocate
+from fairhorizon.allocation.limit_matrix import GroupRule, LimitMatrix
 from fairhorizon.limits.place_rule import PlaceRule, PlaceWeights
 from fairhorizon.metrics.fairness import gini
 from fairhorizon.vocabulary import Scope
@@ -37,15 +39,25 @@ class Market:
     def candidates(self) -> Candidates:
         return Candidates.checked(self.items, self.values)
 
-    def solve(self, rule: PlaceRule | float, **options: object) -> GroupLists:
+    def limits(
+        self, rule: PlaceRule | float, discounts: Sequence[float] | None = None
+    ) -> LimitMatrix:
         rule = rule if isinstance(rule, PlaceRule) else PlaceRule(rule)
-        return group_lists(
-            self.candidates,
-            self.group,
-            rule=rule,
-            length=self.length,
-            **options,  # type: ignore[arg-type]
+        return LimitMatrix.from_rules(
+            [GroupRule(rule, self.group)], self.length, discounts=discounts
         )
+
+    def solve(
+        self,
+        rule: PlaceRule | float,
+        *,
+        weights: Sequence[float] | None = None,
+        room: float = 0.0,
+        gini_limit: float | None = None,
+    ) -> Allocation:
+        """weights: of the value at each place; None: the discounts of DCG."""
+        limits = self.limits(rule, weights)
+        return allocate(self.candidates, limits, np.array([room]), gini_limit=gini_limit)
 
     def values_by_item(self, user: int) -> dict[int, float]:
         pairs = zip(self.items[user].tolist(), self.values[user].tolist(), strict=True)

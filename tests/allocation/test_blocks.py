@@ -7,13 +7,10 @@ import pytest
 from markets import Market
 
 from fairhorizon.allocation.engine import (
+    Block,
     BlocksHere,
-    GroupTask,
-    OneLimitBlock,
-    SeveralLimitsBlock,
     allocate,
     allocate_over,
-    group_lists_over,
 )
 from fairhorizon.allocation.limit_matrix import GroupRule, LimitMatrix
 from fairhorizon.limits.place_rule import PlaceRule, PlaceWeights
@@ -37,14 +34,15 @@ def parts(own: Market, cuts: list[int]) -> list[slice]:
 @pytest.mark.parametrize("weights", [PlaceWeights.NONE, PlaceWeights.LOG])
 def test_one_limit(cuts, weights):
     own, rule = market(), PlaceRule(0.2, weights=weights)
-    blocks = [OneLimitBlock([own.candidates.take_users(p)], own.group) for p in parts(own, cuts)]
-    prices = group_lists_over(BlocksHere(blocks), GroupTask(rule, 5))
-    lists, one = np.concatenate([block.lists() for block in blocks]), own.solve(rule)
+    limits = own.limits(rule)
+    blocks = [Block([own.candidates.take_users(p)], limits) for p in parts(own, cuts)]
+    made = allocate_over(BlocksHere(blocks), limits)
+    lists, one = np.concatenate([block.lists for block in blocks]), own.solve(rule)
     own.assert_keeps(rule, lists)
     assert (lists >= 0).all()
     if weights is PlaceWeights.NONE:
         assert own.total(lists) == pytest.approx(own.total(one.lists))
-        assert prices.price == pytest.approx(one.prices.price, abs=1e-6)
+        assert made.prices[0] == pytest.approx(one.prices[0], abs=1e-6)
     assert own.total(lists) >= own.total(one.lists) - len(blocks) * own.values.max()
 
 
@@ -58,9 +56,9 @@ def test_several_limits(cuts, weights):
     ]
     limits = LimitMatrix.from_rules(rules, 5)
     one = allocate(own.candidates, limits)
-    blocks = [SeveralLimitsBlock(own.candidates.take_users(p), limits) for p in parts(own, cuts)]
+    blocks = [Block([own.candidates.take_users(p)], limits) for p in parts(own, cuts)]
     made = allocate_over(BlocksHere(blocks), limits)
-    lists = np.concatenate([block.made.lists for block in blocks])
+    lists = np.concatenate([block.lists for block in blocks])
     assert made.kept
     for rule in rules:
         Market(own.items, own.values, rule.members, 5).assert_keeps(rule.rule, lists)

@@ -7,7 +7,7 @@ import pytest
 from baseline import Instance, Results, load, measured
 
 from fairhorizon.allocation.candidates import Candidates
-from fairhorizon.allocation.engine import allocate, group_lists
+from fairhorizon.allocation.engine import allocate
 from fairhorizon.allocation.limit_matrix import GroupRule, LimitMatrix
 from fairhorizon.limits.place_rule import PlaceRule, PlaceWeights
 from fairhorizon.vocabulary import Scope
@@ -24,26 +24,23 @@ def rule_of(limit) -> PlaceRule:
 def lists_of(instance: Instance):
     """The lists of the engine, and their prices."""
     candidates = Candidates.checked(instance.items, instance.values)
-    if len(instance.limits) > 1:
-        rules = [GroupRule(rule_of(one), one.members, one.name) for one in instance.limits]
-        made = allocate(candidates, LimitMatrix.from_rules(rules, instance.length))
-        return made.lists, tuple(made.prices)
-    (limit,) = instance.limits
-    rule, (shown, inside) = rule_of(limit), instance.settled
-    share, used = (1 - rule.share, shown - inside) if rule.is_floor else (rule.share, inside)
+    rules = [GroupRule(rule_of(one), one.members, one.name) for one in instance.limits]
+    limits = LimitMatrix.from_rules(
+        rules,
+        instance.length,
+        start=instance.begun.shape[1],
+        discounts=instance.position_weights,
+    )
+    room = np.zeros(len(rules))
+    if len(rules) == 1:
+        shown, inside = instance.settled
+        room += limits.shares * shown - (shown - inside if rules[0].rule.is_floor else inside)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="no lists with a Gini index")
-        found = group_lists(
-            candidates,
-            limit.members,
-            rule=rule,
-            length=instance.length,
-            gini_limit=instance.gini_limit,
-            weights=instance.position_weights,
-            begun=instance.begun,
-            room=share * shown - used,
+        made = allocate(
+            candidates, limits, room, gini_limit=instance.gini_limit, prefix=instance.begun
         )
-    return found.lists, (found.prices.price,)
+    return made.lists, tuple(made.prices)
 
 
 def is_plain(instance: Instance) -> bool:

@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from markets import ROUNDING, Market, discounts, integer_optimum, random_market, random_rule
 
+from fairhorizon.allocation.best_lists import BestLists
 from fairhorizon.allocation.candidates import Candidates
-from fairhorizon.allocation.engine import group_lists
-from fairhorizon.allocation.one_limit import Merge, OneLimit, Sides
+from fairhorizon.allocation.engine import allocate
+from fairhorizon.allocation.limit_matrix import GroupRule, LimitMatrix
 from fairhorizon.errors import ConfigError
 from fairhorizon.limits.place_rule import PlaceRule, PlaceWeights
 from fairhorizon.vocabulary import Scope
@@ -46,16 +47,16 @@ def test_lists_that_keep_a_rule_by_themselves_are_the_best(scope: Scope, part: i
         assert market.merit(lists) == pytest.approx(best, abs=1e-5), (seed, rule)
 
 
-def by_brute_force(values, group, most, weights, begun):
+def by_brute_force(values, group, most, weights, prefix):
     """The longest list and the highest total of such, over all orders of all candidates.
 
-    most: of the group up to each place, with `begun` before the first; where these are too many,
+    most: of the group up to each place, with `prefix` before the first; where these are too many,
     everything else may still be shown.
     """
     best = (0, 0.0)
     for size in range(1, len(weights) + 1):
         for order in itertools.permutations(range(len(values)), size):
-            counted = begun + np.cumsum(group[list(order)])
+            counted = prefix + np.cumsum(group[list(order)])
             if ((counted <= most[:size]) | ~group[list(order)]).all():
                 best = max(best, (size, float(weights[:size] @ values[list(order)])))
     return best
@@ -75,20 +76,21 @@ def by_brute_force(values, group, most, weights, begun):
 def test_the_better_of_the_next_two_items_makes_the_best_list_and_the_longest(
     values, flags, share, is_floor, scope, first, length, before
 ):
-    """Of one user, also where the list has begun; with values below 0 and ties."""
+    """Of one user, also where the list has prefix; with values below 0 and ties."""
     rule = PlaceRule(share, is_floor, scope, first=first)
     n, start = len(values), len(before)
     # What the list begins with: item n in the group, item n + 1 outside.
     group = np.array([*flags[:n], True, False])
-    begun = np.array([[n if inside else n + 1 for inside in before]], dtype=np.int64)
+    prefix = np.array([[n if inside else n + 1 for inside in before]], dtype=np.int64)
     worth, weights = np.array(values, dtype=np.float64), discounts(start + length)[start:]
     candidates = Candidates.checked(np.arange(n)[None], worth[None])
-    (found,) = group_lists(
-        candidates, group, rule=rule, length=length, weights=weights, begun=begun
-    ).lists
+    limits = LimitMatrix.from_rules(
+        [GroupRule(rule, group)], length, start=start, discounts=weights
+    )
+    (found,) = allocate(candidates, limits, prefix=prefix).lists
     capped = group ^ is_floor
     most = (rule.mirrored() if is_floor else rule).most(start + length)[start + 1 :]
-    inside = int(capped[begun].sum())
+    inside = int(capped[prefix].sum())
     size, total = by_brute_force(worth, capped[:n], most, weights, inside)
     shown = found[found >= 0]
     assert len(set(shown.tolist())) == len(shown) == size
@@ -109,7 +111,7 @@ def test_prefixes_by_hand():
     assert found.lists.tolist() == [[0, 2, 1, 3]] * 2
     w = discounts(4)
     lost = [(8 - 4) * w[1] + (4 - 8) * w[2], (5 - 4) * w[1] + (4 - 5) * w[2]]
-    assert found.prices.price == pytest.approx(sum(lost) / 2)
+    assert found.prices[0] == pytest.approx(sum(lost) / 2)
 
 
 @pytest.mark.parametrize(
@@ -182,25 +184,24 @@ def test_lists_that_are_filled_place_by_place_keep_the_rule_and_lose_nothing(
     """Without news, the first places of a plan are those of the plan made after them."""
     market, rule = random_market(seed), random_rule(other, scope)
     w = discounts(market.length)
-    begun, items = market.items[:, :0], market.items
+    prefix, items = market.items[:, :0], market.items
     for step in range(market.length):
-        plan = group_lists(
-            Candidates.checked(items, market.values),
-            market.group,
-            length=market.length - step,
-            rule=rule,
-            weights=w[step:],
-            begun=begun,
+        limits = LimitMatrix.from_rules(
+            [GroupRule(rule, market.group)],
+            market.length - step,
+            start=step,
+            discounts=w[step:],
         )
+        plan = allocate(Candidates.checked(items, market.values), limits, prefix=prefix)
         column = plan.lists[:, :1]
-        begun = np.concatenate([begun, column], axis=1)
+        prefix = np.concatenate([prefix, column], axis=1)
         items = np.where(items == column, -1, items)
     best = market.solve(rule).lists
     if (best >= 0).all():
-        market.assert_keeps(rule, begun)
+        market.assert_keeps(rule, prefix)
         # By place, the last of the room is settled to 0.1 % of the total only.
         close = 1e-5 if rule.is_plain(market.length) else 1e-3 * market.total(best)
-        assert market.merit(begun) == pytest.approx(market.merit(best), abs=close)
+        assert market.merit(prefix) == pytest.approx(market.merit(best), abs=close)
 
 
 def test_many_users_are_near_the_dual_bound():
@@ -211,13 +212,13 @@ def test_many_users_are_near_the_dual_bound():
     values = (rng.exponential(size=items.shape) + group[items]).astype(np.float32)
     market = Market(items, values, group, 10)
     found = market.solve(PlaceRule(0.3, weights=LOG))
-    w, price = discounts(10), found.prices.price
+    w, price = discounts(10), found.prices[0]
     unused = 0.3 * 400 * w.sum() - (group[found.lists] * w).sum()
     assert -ROUNDING < unused < 0.01
-    sides = Sides.from_candidates(market.candidates, group, 10)
-    limit = OneLimit(PlaceRule(0.3, weights=LOG), w, 10, np.zeros((400, 0), dtype=np.bool_))
-    at_price = Merge(sides, limit, sides.sizes).best(price)
-    bound = (limit.worth(at_price, sides) - price * limit.use(at_price)).sum()
+    best = BestLists(market.candidates, market.limits(PlaceRule(0.3, weights=LOG)))
+    at_price, _ = best.at_prices(np.array([price]), 0.0)
+    bound = (best.values(at_price.at) - price * at_price.use[:, 0]).sum()
+    assert found.bound == pytest.approx(bound)
     assert bound - 1e-3 * values.max() < market.total(found.lists) < bound + 1e-6
 
 

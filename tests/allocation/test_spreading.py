@@ -69,7 +69,7 @@ def test_those_move_to_other_items_who_lose_the_least():
         best = b - np.sort(losses)[:fewest].sum()
         assert market.gini(found.lists) <= limit
         assert best - 2 * losses.max() <= market.total(found.lists) <= best + 1e-4
-        assert found.prices.spread_price > 0
+        assert found.spread_price > 0
 
 
 @pytest.mark.slow
@@ -90,7 +90,7 @@ def test_a_gini_limit_that_can_be_reached_is_kept_at_a_small_loss(share: float):
     assert worth[-1] > worth[0] - 0.125 * 90 * discounts(4).sum()
     same = market.solve(share, gini_limit=before)
     np.testing.assert_array_equal(same.lists, free.lists)
-    assert same.prices.spread_price == 0
+    assert same.spread_price == 0
 
 
 @pytest.mark.slow

@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from fairhorizon.allocation.candidates import Candidates
-from fairhorizon.allocation.engine import group_lists
+from fairhorizon.allocation.engine import allocate
 from fairhorizon.allocation.guard import ExposureGuard
+from fairhorizon.allocation.limit_matrix import GroupRule, LimitMatrix
 from fairhorizon.data.splits import Split
 from fairhorizon.fcpo.model import Fcpo
 from fairhorizon.fcpo.networks import Actor, StateEncoder
@@ -138,8 +139,8 @@ def test_spread_lists_are_no_more_unequal_than_the_rankers(
     of_rankers = []
     for signal in range(2):
         alone = Candidates.checked(menus.items.numpy(), menus.signals[..., signal].numpy())
-        group, rule = strong_model.sensitive_.numpy(), PlaceRule(share)
-        served = group_lists(alone, group, length=LENGTH, rule=rule).lists
+        rule = GroupRule(PlaceRule(share), strong_model.sensitive_.numpy())
+        served = allocate(alone, LimitMatrix.from_rules([rule], LENGTH)).lists
         of_rankers.append(gini_of(torch.from_numpy(served)))
     limit = 0.97 * min(of_rankers)
     plain = at_once(lists_of(strong_model, share), scenario)

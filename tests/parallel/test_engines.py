@@ -23,13 +23,13 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from dying_blocks import GROUP, LENGTH, RULE, DyingMaker, candidates, serve_group
+from dying_blocks import LIMITS, DyingMaker, candidates, serve_group
 from parallel_cluster import CLIENT_PORT, NODE
 from parallel_tasks import Fails, LostAt, MakeNumbers, Numbers, Place, Sleeps, Squares, Waits
 from running_processes import read_pipe, wait_for_the_end_of
 
 from fairhorizon import __version__
-from fairhorizon.allocation.engine import group_lists
+from fairhorizon.allocation.engine import allocate
 from fairhorizon.cli.app import run
 from fairhorizon.errors import ConfigError, FairHorizonError
 from fairhorizon.limits.groups import popular_group
@@ -212,9 +212,9 @@ def test_a_lost_block_is_made_anew_and_all_questions_asked_again(
 def test_a_block_that_is_killed_while_lists_are_made_changes_nothing(tmp_path: Path) -> None:
     mark = tmp_path / "killed"
     lists = Processes(2).over_blocks([DyingMaker(half, mark) for half in (0, 1)], serve_group)
-    one = group_lists(candidates(), GROUP, length=LENGTH, rule=RULE)
+    one = allocate(candidates(), LIMITS)
     assert mark.exists()
-    assert one.prices.price > 0
+    assert one.prices[0] > 0
     np.testing.assert_array_equal(lists, one.lists)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import fairhorizon as fh
 from fairhorizon.allocation.candidates import Candidates
-from fairhorizon.allocation.engine import SeveralLimitsBlock, group_lists
+from fairhorizon.allocation.engine import allocate
 from fairhorizon.allocation.guard import ExposureGuard
 from fairhorizon.allocation.limit_matrix import GroupRule, LimitMatrix
 from fairhorizon.allocation.one_list import Request
@@ -58,13 +58,8 @@ def test_the_engine_the_guard_and_a_decision_under_caps_agree(
     ranked = ExposureGuard(rules, price=price).decide(values[some], some, lambda _: (cap,), LENGTH)
     assert ranked.items.tolist() == expected
     if price == 0:
-        block = SeveralLimitsBlock(Candidates(np.arange(ITEMS)[None], values[None]), limits)
-        made = block.lists(prices, np.zeros(len(rules)), 1.0)
-        assert made.lists[0].tolist() == expected
-        if len(rules) == 1:
-            alone = Candidates(np.arange(ITEMS)[None], values[None])
-            found = group_lists(alone, rules[0].members, rule=rules[0].rule, length=LENGTH)
-            assert found.lists[0].tolist() == expected
+        alone = Candidates(np.arange(ITEMS)[None], values[None])
+        assert allocate(alone, limits).lists[0].tolist() == expected
 
 
 @pytest.fixture(scope="module")

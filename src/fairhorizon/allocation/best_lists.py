@@ -7,13 +7,14 @@ filled place is higher than any value, so that lists are as long as the limits a
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 from fairhorizon.allocation.candidates import NEVER, Candidates, undominated
 from fairhorizon.allocation.limit_matrix import Counts, Floats, LimitMatrix
-from fairhorizon.metrics.accuracy import discount
+from fairhorizon.allocation.one_limit import GroupAndRest, best_merges
 
 # Candidates are kept for prices this many times farther away than the search expects to go; each
 # time that was not far enough, for prices this much farther still.
@@ -33,18 +34,48 @@ class Lists:
 class BestLists:
     """Makes the best lists of some users at any prices."""
 
-    def __init__(self, candidates: Candidates, limits: LimitMatrix, bonus: float) -> None:
-        self.candidates, self.limits, self.bonus = candidates, limits, bonus
-        self.kinds = limits.of_item[candidates.items]
-        self.weights = discount(np.arange(1, limits.length + 1))
+    def __init__(
+        self,
+        candidates: Candidates,
+        limits: LimitMatrix,
+        *,
+        bonus: float | None = None,
+        sides: GroupAndRest | None = None,
+        sizes: Counts | None = None,
+    ) -> None:
+        """bonus: of a filled place; None: more than any list can gain by leaving one empty.
+        sides: of one limit, where they are known.  sizes: (b,) of all lists, under one limit."""
+        self.candidates, self.limits, self._bonus = candidates, limits, bonus
+        self._sizes = sizes
+        if sides is not None:
+            self.sides = sides
         self._low, self._high = np.full(len(limits), np.inf), np.full(len(limits), -np.inf)
         self._kept: list[_Contenders] = []
         self._wider = WIDER
 
-    @staticmethod
-    def bonus_above(largest: float, length: int) -> float:
-        """More than any list can gain by leaving a place empty."""
-        return 1 + 4 * largest * float(discount(np.arange(1, length + 1)).sum())
+    @cached_property
+    def bonus(self) -> float:
+        """Of a filled place."""
+        known = self._bonus
+        return bonus_above(self.candidates.largest, self.limits) if known is None else known
+
+    @cached_property
+    def kinds(self) -> Counts:
+        """(b, n), or (1, n) for all users: the classes of the candidates."""
+        classes: Counts = self.limits.of_item[self.candidates.items]
+        return classes
+
+    @cached_property
+    def sides(self) -> GroupAndRest:
+        """Of one limit: the best candidates of its group, and of the rest."""
+        in_group = (self.limits.of_item == 1)[self.candidates.items]
+        return GroupAndRest.from_candidates(self.candidates, in_group, self.limits.length)
+
+    @cached_property
+    def sizes(self) -> Counts:
+        """(b,) the lengths of the longest lists."""
+        longest: Counts = np.minimum(self.candidates.there.sum(1), self.limits.length)
+        return longest
 
     @property
     def n_users(self) -> int:
@@ -52,33 +83,44 @@ class BestLists:
 
     def of_users(self, rows: Counts) -> "BestLists":
         """The same for some of the users."""
-        return BestLists(self.candidates.take_users(rows), self.limits, self.bonus)
+        return BestLists(self.candidates.take_users(rows), self.limits, bonus=self.bonus)
 
     def at_prices(self, prices: Floats, reach: float) -> tuple[Lists, Floats]:
         """The best lists at the prices (m,) of the limits, and (b,) their merit as above.
 
         reach: how far from these the prices of the next calls probably are.
         """
-        self._look_near(prices, reach)
         charges = self.limits.charges(prices) - self.bonus
+        if len(self.limits) == 1:
+            at = best_merges(self.sides, self.limits.discounts, charges[::-1], self._sizes)
+            lists = self.lists(at)
+            return lists, lists.worth - lists.use @ prices
+        self._look_near(prices, reach)
         best = _by_value if self.limits.counts_alike else _by_place
         at = np.full((self.n_users, self.limits.length), -1, dtype=np.int64)
         merits = np.zeros(self.n_users)
         for kept in self._kept:
-            places, merits[kept.rows] = best(kept.values, kept.kinds, charges, self.weights)
+            places, merits[kept.rows] = best(
+                kept.values, kept.kinds, charges, self.limits.discounts
+            )
             columns = np.take_along_axis(kept.columns, places.clip(0), axis=1)
             at[kept.rows] = np.where(places < 0, -1, columns)
         return self.lists(at), merits
 
     def lists(self, at: Counts) -> Lists:
         """What lists of these columns (b, L) are worth and use."""
-        values = np.where(at < 0, 0.0, np.take_along_axis(self.candidates.values, at.clip(0), 1))
-        worth = values @ self.weights + self.bonus * (at >= 0).sum(1)
-        return Lists(at, worth, self.limits.use(np.where(at < 0, -1, self._kinds_at(at.clip(0)))))
+        return Lists(at, self.values(at) + self.bonus * (at >= 0).sum(1), self.use(at))
 
-    def _kinds_at(self, at: Counts) -> Counts:
-        same = len(self.kinds) == 1
-        return self.kinds[0][at] if same else np.take_along_axis(self.kinds, at, axis=1)
+    def values(self, at: Counts) -> Floats:
+        """(b,) the sum of w v of lists of these columns (b, L)."""
+        shown = np.where(at < 0, 0.0, np.take_along_axis(self.candidates.values, at.clip(0), 1))
+        total: Floats = shown @ self.limits.discounts
+        return total
+
+    def use(self, at: Counts) -> Floats:
+        """(b, m) what lists of these columns use of each limit."""
+        classes = np.where(at < 0, -1, self.limits.of_item[self.candidates.lists(at)])
+        return self.limits.use(classes)
 
     def _look_near(self, prices: Floats, reach: float) -> None:
         """Keep the candidates that lists may have at prices around these."""
@@ -94,7 +136,7 @@ class BestLists:
         for rows in blocks:
             kinds = self.kinds if len(self.kinds) == 1 else self.kinds[rows]
             values = self.candidates.values[rows]
-            kept.append(undominated(values, kinds, least, most, self.weights))
+            kept.append(undominated(values, kinds, least, most, self.limits.discounts))
         counts = np.concatenate([(some >= 0).sum(1) for some in kept])
         table = np.full((self.n_users, max(1, counts.max(initial=1))), -1, dtype=np.int64)
         for rows, some in zip(blocks, kept, strict=True):
@@ -108,6 +150,14 @@ class BestLists:
             own = self.candidates.take_users(rows).take(columns)
             kinds = self.limits.of_item[own.items]
             self._kept.append(_Contenders(rows, columns, own.values.astype(np.float64), kinds))
+
+
+def bonus_above(largest: float, limits: LimitMatrix) -> float:
+    """Of a filled place: more than any list can gain by leaving it empty.
+
+    largest: of the absolute values.
+    """
+    return 1 + 4 * largest * float(limits.discounts.sum())
 
 
 @dataclass(frozen=True)

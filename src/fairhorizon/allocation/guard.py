@@ -22,12 +22,11 @@ from torch import Tensor
 
 from fairhorizon.allocation.candidates import NEVER, Candidates, Values, highest
 from fairhorizon.allocation.limit_matrix import Counts, Flags, Floats, GroupRule, LimitMatrix
-from fairhorizon.allocation.one_limit import OneLimit, Sides
+from fairhorizon.allocation.one_limit import GroupAndRest, within_each_list
 from fairhorizon.allocation.one_list import Caps, Request
 from fairhorizon.errors import ConfigError, DataError, ModelError
 from fairhorizon.files import write_text
 from fairhorizon.limits.place_rule import PlaceRule
-from fairhorizon.metrics.accuracy import discount
 from fairhorizon.metrics.shares import ROUNDING
 from fairhorizon.vocabulary import Scope
 
@@ -357,13 +356,12 @@ class ExposureGuard:
 
     def _each_list(self, codes: Counts, values: Floats, group: Flags | None, length: int) -> Counts:
         """Lists that each keep a rule on every list; all showings are counted alike."""
-        rule = self.rules[0].rule
+        rule, limits = self.rules[0].rule, self._matrix(length)
         flags = self.rules[0].members[codes] if group is None else group
-        cap = rule.mirrored() if rule.is_floor else rule
-        weights = discount(np.arange(1, length + 1))
-        limit = OneLimit(cap, weights, length, np.zeros((len(codes), 0), dtype=np.bool_))
-        sides = Sides.from_flags(Candidates(codes, values), flags ^ rule.is_floor, length)
-        at = limit.place(sides, 0.0)[0].columns(sides)
+        sides = GroupAndRest.from_candidates(
+            Candidates(codes, values), flags ^ rule.is_floor, length
+        )
+        at = within_each_list(sides, limits, None)
         filled = at >= 0
         inside = filled & np.take_along_axis(flags, at.clip(0), axis=1)
         with self._deciding:

@@ -8,8 +8,8 @@ class: they use the same of every limit. A place that stays empty counts nothing
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from scipy import sparse
 
 from fairhorizon.errors import ConfigError
 from fairhorizon.limits.place_rule import PlaceRule
+from fairhorizon.metrics.accuracy import discount
 from fairhorizon.vocabulary import Scope
 
 Floats = NDArray[np.float64]
@@ -39,38 +40,54 @@ class GroupRule:
         return self.name or f"a group {'>=' if self.rule.is_floor else '<='}{self.rule.share:g}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LimitMatrix:
-    """Several limits on all showings, for lists of one length."""
+    """One limit or several on all showings, or one on every list, for lists of one length."""
 
     rules: tuple[GroupRule, ...]  # as they were given, floors as floors
     length: int
-    of_item: Counts  # (n_items,) the class of each item
+    of_item: Counts  # (n_items,) the class of each item; of one limit, 1 is the capped group
     members: Flags  # (m, C) whether a class counts under a cap
     shares: Floats  # (m,) of the caps
     weights: Floats  # (m, L) what a showing at each place counts
+    discounts: Floats  # (L,) what the value of a showing at each place is multiplied by
+    start: int = 0  # places that were filled before, which these come after
 
     @classmethod
-    def from_rules(cls, rules: Sequence[GroupRule], length: int) -> "LimitMatrix":
-        """The limits on lists of `length` items; limits on every single list have no place here."""
+    def from_rules(
+        cls,
+        rules: Sequence[GroupRule],
+        length: int,
+        *,
+        start: int = 0,
+        discounts: Sequence[float] | None = None,
+    ) -> "LimitMatrix":
+        """The limits on lists of `length` items, behind `start` places that were filled before.
+
+        discounts: (length,) which never rise; None: those of DCG, 1 / log2(1 + k).
+        A limit on every list, or prefix, is alone.
+        """
+        if length < 1:
+            raise ConfigError(f"length = {length} must be at least 1")
         for one in rules:
-            if one.rule.scope is not Scope.ALL:
+            if len(rules) > 1 and one.rule.scope is not Scope.ALL:
                 raise ConfigError(
                     f"{one.name or 'a rule'} is on every list: several limits together are on all"
                     " showings (leave out its scope)"
                 )
         capped = np.stack([one.members ^ one.rule.is_floor for one in rules])  # (m, n_items)
-        # Columns as single values, because these sort much faster than columns of flags.
-        packed = np.ascontiguousarray(np.packbits(capped, axis=0).T)
-        keys = packed.view(np.dtype((np.void, packed.shape[1]))).ravel()
-        _, examples, of_item = np.unique(keys, return_index=True, return_inverse=True)
+        of_item, members = _classes(capped)
         return cls(
-            tuple(rules),
-            length,
-            of_item.ravel().astype(np.int64),
-            capped[:, examples],
-            np.array([1 - r.rule.share if r.rule.is_floor else r.rule.share for r in rules]),
-            np.stack([one.rule.place_weights(length) for one in rules]),
+            rules=tuple(rules),
+            length=length,
+            of_item=of_item,
+            members=members,
+            shares=np.array([1 - r.rule.share if r.rule.is_floor else r.rule.share for r in rules]),
+            weights=np.stack([one.rule.place_weights(start + length)[start:] for one in rules]),
+            discounts=_default_discounts(length)
+            if discounts is None
+            else _checked(discounts, length),
+            start=start,
         )
 
     def __len__(self) -> int:
@@ -109,11 +126,43 @@ class LimitMatrix:
         """Whether every place counts 1 under every limit: then lists are best in order of value."""
         return bool((self.weights == 1).all())
 
+    @property
+    def in_every_list(self) -> bool:
+        """Whether it is one limit on every list or prefix."""
+        return self.rules[0].rule.scope is not Scope.ALL
+
+    @property
+    def is_one_plain(self) -> bool:
+        """Whether it is one limit on all showings, which all count alike."""
+        return len(self) == 1 and not self.in_every_list and self.counts_alike
+
+    @cached_property
+    def most_in_list(self) -> Counts:
+        """(L,) under a limit on every list: how many of the group it may have up to each place."""
+        rule = self.rules[0].rule
+        cap = rule.mirrored() if rule.is_floor else rule
+        return cap.most(self.start + self.length)[self.start + 1 :]
+
+    def used_before(self, prefix: Counts) -> tuple[Floats, Counts]:
+        """What lists that begin with these items (b, start), -1 for none, have used of each limit
+        (m,); and how many of the group of the first limit each of them has (b,)."""
+        filled = prefix >= 0
+        in_groups = self.members[:, self.of_item[prefix.clip(0)]] & filled  # (m, b, start)
+        weights = np.stack(
+            [one.rule.place_weights(self.start + self.length)[: self.start] for one in self.rules]
+        )
+        beyond = (in_groups - self.shares[:, None, None] * filled).sum(1)
+        return (beyond * weights).sum(1), in_groups[0].sum(1)
+
     @cached_property
     def full_list(self) -> Floats:
         """(m,) what all places of a list count."""
         total: Floats = self.weights.sum(1)
         return total
+
+    def of_classes(self) -> "LimitMatrix":
+        """The same, of items that are called by their classes."""
+        return replace(self, of_item=np.arange(self.n_classes))
 
     def caps_of_one(self, room: Floats) -> Callable[[int], list[Floats]]:
         """From the length of a single list to caps (m,) on what the groups count in it."""
@@ -172,3 +221,34 @@ class LimitMatrix:
         kinds, of_place = np.unique(self.weights, axis=1, return_inverse=True)
         of_place = of_place.ravel()
         return [((of_place == kind).nonzero()[0], kinds[:, kind]) for kind in range(kinds.shape[1])]
+
+
+def _classes(capped: Flags) -> tuple[Counts, Flags]:
+    """(n_items,) the class of each item and (m, C) the groups of each class, from the groups of
+    all items (m, n_items)."""
+    if len(capped) == 1:
+        return capped[0].astype(np.int64), np.array([[False, True]])
+    # Columns as single values, because these sort much faster than columns of flags.
+    packed = np.ascontiguousarray(np.packbits(capped, axis=0).T)
+    keys = packed.view(np.dtype((np.void, packed.shape[1]))).ravel()
+    _, examples, of_item = np.unique(keys, return_index=True, return_inverse=True)
+    return of_item.ravel().astype(np.int64), capped[:, examples]
+
+
+@lru_cache(maxsize=64)
+def _default_discounts(length: int) -> Floats:
+    weights: Floats = discount(np.arange(1, length + 1))
+    weights.setflags(write=False)
+    return weights
+
+
+def _checked(discounts: Sequence[float], length: int) -> Floats:
+    given = np.asarray(discounts, dtype=np.float64)
+    if given.shape != (length,) or not np.isfinite(given).all():
+        raise ConfigError(f"weights must be {length} finite numbers, one for each place")
+    if (given < 0).any() or (np.diff(given) > 0).any():
+        raise ConfigError(
+            "weights must not rise or be negative (lists show the best value first, so the first"
+            " place is the most seen)"
+        )
+    return given

@@ -13,10 +13,9 @@ import numpy as np
 from scipy import sparse
 from scipy.optimize import LinearConstraint, milp
 
-from fairhorizon.allocation.best_lists import BestLists, assigned
+from fairhorizon.allocation.best_lists import assigned, bonus_above
 from fairhorizon.allocation.candidates import Values, best_of_each_class
 from fairhorizon.allocation.limit_matrix import Counts, Flags, Floats, LimitMatrix
-from fairhorizon.metrics.accuracy import discount
 from fairhorizon.metrics.shares import ROUNDING, whole_showings
 
 # From the length of a list to caps (m,) on what each limited group counts in it: the first that a
@@ -33,15 +32,12 @@ class Request:
     A list is given by places among the candidates that some list may need, best value first.
     """
 
-    def __init__(
-        self, values: Values, kinds: Counts, limits: LimitMatrix, weights: Floats | None = None
-    ) -> None:
+    def __init__(self, values: Values, kinds: Counts, limits: LimitMatrix) -> None:
         """values: (n,) of showing each candidate, NEVER for what may not be shown.  kinds: (n,)
-        the class of each.  weights: (L,) of the value at each place; None: the discount of DCG."""
+        the class of each."""
         self.columns = best_of_each_class(values, kinds, limits)
         self.values = values[self.columns].astype(np.float64)
         self.kinds, self.limits = kinds[self.columns], limits
-        self.weights = discount(np.arange(1, limits.length + 1)) if weights is None else weights
 
     @property
     def size(self) -> int:
@@ -56,7 +52,7 @@ class Request:
 
     def worth(self, at: Counts) -> float:
         """Of a list: the sum of w v."""
-        return float(self.values[at] @ self.weights[: len(at)])
+        return float(self.values[at] @ self.limits.discounts[: len(at)])
 
     def counted(self, at: Counts) -> Floats:
         """(m,) what the groups count in a list."""
@@ -114,7 +110,7 @@ class Request:
 
     def _net(self, prices: Floats) -> Floats:
         """(L, n) what an item is worth at a place, less its charge there."""
-        worth = self.weights[:, None] * self.values
+        worth = self.limits.discounts[:, None] * self.values
         if not prices.any():
             return worth
         return worth - self.limits.charges(prices)[self.kinds].T
@@ -165,7 +161,7 @@ class Request:
         if not len(item):
             return np.zeros(0, dtype=np.int64)
         known = net[place, item]
-        worth = known + BestLists.bonus_above(float(np.abs(known).max()), size)
+        worth = known + bonus_above(float(np.abs(known).max()), self.limits)
         one = np.ones(len(item))
         columns = np.arange(len(item))
         at_place = sparse.csr_array((one, (place, columns)), shape=(len(seats), len(item)))

@@ -17,15 +17,16 @@ used. Integer programs settle that. Each has a bound on its time: the answer is 
 found so far.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from scipy import sparse
 from scipy.optimize import LinearConstraint, linprog, milp, minimize
 
 from fairhorizon.allocation.best_lists import BestLists, Lists
-from fairhorizon.allocation.candidates import NEVER
+from fairhorizon.allocation.candidates import best_of_each_class
 from fairhorizon.allocation.limit_matrix import Counts, Floats
+from fairhorizon.allocation.one_list import Caps, Request
 from fairhorizon.metrics.shares import ROUNDING
 
 PARTS = 48  # of the users, each with planes of its own
@@ -37,6 +38,17 @@ NODES = 200  # of a search for whole numbers, if it has found any lists
 PROGRAM_SECONDS = 5.0  # that an integer program may take
 MOST_DESCENTS = 60
 SMALL = 1e-9  # relative
+SAME = 1e-12  # relative: a difference that is rounding
+MOST_TIMES_16 = 64  # that a price of one limit is raised
+AROUND = (0.002, 0.01, 0.03, 0.1, 0.3)  # relative distances of prices that have the nearest lists
+
+EXACT = 48  # users, up to which prices are those of the linear program
+EXACTLY = 1e-7  # of a typical value
+FIRST_REACH = 0.05  # of the search for prices, in units of a typical value in a list
+CLOSE = 0.02  # of the largest value, for every limit: how near lists come to the best
+CLOSE_OF_ONE = 1e-3  # the same under one limit
+# Of users, candidates and places: up to so many, one program of all lists is fast, or can be tried.
+FEW_CELLS, MOST_CELLS_OF_ALL = 600, 40_000
 
 # From prices to the sum of merits and the use (m,) of the best lists.
 Evaluate = Callable[[Floats], tuple[float, Floats]]
@@ -68,11 +80,48 @@ def descend(evaluate: Evaluate, room: Floats, start: Floats, unit: float) -> Flo
     return found[0]
 
 
+def price_of_one(
+    evaluate: Evaluate, room: float, first: float
+) -> tuple[float, tuple[float, float]]:
+    """The price of one limit at which g has its minimum; and the two prices that were tried last,
+    one at which the best lists use too much, and one at which they keep to the room.
+
+    first: a price that is probably sufficient.
+    g is convex and piecewise linear: the lines of two prices, one too low and one sufficient, meet
+    below the next price to try, until nothing is below where they meet.
+    """
+    merit, use = evaluate(np.zeros(1))
+    low = (0.0, merit, float(use[0]))  # price, value, use
+    if low[2] <= room + ROUNDING:
+        return 0.0, (0.0, 0.0)
+    price = first
+    for _ in range(MOST_TIMES_16):
+        merit, use = evaluate(np.array([price]))
+        if use[0] <= room + ROUNDING:
+            break
+        price *= 16
+    high = (price, merit + price * float(use[0]), float(use[0]))
+    for _ in range(MOST_STEPS):
+        if low[2] - high[2] <= SAME:
+            break
+        price = (low[1] - high[1]) / (low[2] - high[2])
+        merit, use = evaluate(np.array([price]))
+        tried = (price, merit + price * float(use[0]), float(use[0]))
+        on_the_lines = high[1] - price * high[2]
+        if tried[2] <= room + ROUNDING:
+            high = tried
+        else:
+            low = tried
+        if merit - on_the_lines <= SAME * (abs(tried[1]) + abs(price * tried[2])):
+            break
+    return price, (low[0], high[0])
+
+
 def lowest_dual(
     best: BestLists, room: Floats, start: Floats, reach: float, tolerance: float
 ) -> tuple[Floats, list[Lists]]:
-    """Prices at which g is within the tolerance of its minimum, for few users, and the lists that
-    were best on the way, those of these prices last.
+    """Prices of several limits at which g is within the tolerance of its minimum, for few users,
+    and the lists that were best on the way, those of these prices last.
 
     reach: how far to go at first.
     """
@@ -150,6 +199,189 @@ class _Planes:
         return np.maximum(0.0, program.x[:m]), float(program.fun + base.sum())
 
 
+# ---- Whole lists near the prices -----------------------------------------------------------------
+def whole_lists(
+    best: BestLists, prices: Floats, room: Floats, unit: float, tried: Sequence[Lists] = ()
+) -> tuple[Counts, Floats, float]:
+    """(b, L) columns of lists that use no more than the room (m,); their prices, and a bound on
+    what lists as long as these can be worth.
+
+    prices: near which these are probably found.  unit: a typical value in a list.
+    tried: lists at prices on the way to these.
+    """
+    if len(room) == 1:
+        return _under_one_limit(best, float(room[0]), unit)
+    gap = CLOSE * best.candidates.largest * len(room)
+    if best.n_users > EXACT:
+        near, merits = best.at_prices(prices, FIRST_REACH * unit / 50)
+        at = settled(best, [*tried, near], prices, room, gap, unit)
+        if at is not None:
+            return at, prices, float(merits.sum() + prices @ room)
+    reach = FIRST_REACH * unit
+    prices, on_the_way = lowest_dual(best, room, prices, reach, min(gap, EXACTLY * unit))
+    at = settled(best, on_the_way, prices, room, gap, unit)
+    _, merits = best.at_prices(prices, 0.0)
+    if at is None:
+        at = _one_by_one(best, prices, room)
+    at = on_the_way[-1].at if at is None else at
+    return at, prices, float(merits.sum() + prices @ room)
+
+
+def _under_one_limit(best: BestLists, room: float, unit: float) -> tuple[Counts, Floats, float]:
+    """`whole_lists` of one limit."""
+    prices, tried = lists_at_margin(best, room)
+    base = tried[-1]
+    left = room - float(base.use.sum())
+    bound = float((base.worth - base.use @ prices).sum() + prices[0] * room)
+    gap = CLOSE_OF_ONE * best.candidates.largest
+    if prices[0] <= 0 or prices[0] * left <= gap:
+        return base.at, prices, bound
+    lists = [*_around(best, prices), *tried]
+    at = settled(best, lists, prices, np.array([room]), gap, unit)
+    at = base.at if at is None else at
+    if (at >= 0).sum() < best.sizes.sum():
+        exchanged = _exchanged(best, lists, prices, np.array([room]), gap)
+        some = [_worth_more(best, one, room, gap) for one in (at, exchanged) if one is not None]
+        at = max(some, key=lambda one: float(best.lists(one).worth.sum()))
+    return at, prices, bound
+
+
+def _around(best: BestLists, prices: Floats) -> list[Lists]:
+    """The best lists near the price (1,) of one limit."""
+    near = [prices * (1 + sign * distance) for distance in AROUND for sign in (-1, 1)]
+    return [best.at_prices(price, 0.0)[0] for price in near]
+
+
+def _worth_more(best: BestLists, at: Counts, room: float, gap: float) -> Counts:
+    """(b, L) lists as long as these, of the highest value within the room; or these.
+
+    Where not all lists can be full, prices are about how long they are, not about what is shown.
+    """
+    again = BestLists(
+        best.candidates,
+        best.limits,
+        bonus=best.bonus,
+        sides=best.sides,
+        sizes=(at >= 0).sum(1),
+    )
+    prices, tried = lists_at_margin(again, room)
+    lists = [*_around(again, prices), *tried]
+    found = _exchanged(again, lists, prices, np.array([room]), gap)
+    better = found is not None and best.values(found).sum() > best.values(at).sum()
+    return found if found is not None and better else at
+
+
+def lists_at_margin(best: BestLists, room: float) -> tuple[Floats, list[Lists]]:
+    """The price (1,) of one limit, and lists tried on the way: last those that keep to the room, if
+    any do."""
+    tried: dict[float, Lists] = {}
+
+    def evaluate(prices: Floats) -> tuple[float, Floats]:
+        lists, merits = best.at_prices(prices, 0.0)
+        tried[float(prices[0])] = lists
+        return float(merits.sum() - best.bonus * best.sizes.sum()), lists.use.sum(0)
+
+    first = 2 * best.candidates.largest / max(ROUNDING, float(best.limits.weights.max()))
+    price, (_, within) = price_of_one(evaluate, room, first or 1.0)
+    return np.array([price]), [*(one for at, one in tried.items() if at != within), tried[within]]
+
+
+def settled(
+    best: BestLists,
+    tried: Sequence[Lists],
+    prices: Floats,
+    room: Floats,
+    gap: float,
+    unit: float,
+) -> Counts | None:
+    """(b, L) columns of lists that keep the limits, within the gap of the best; None: none.
+
+    tried: lists that may be exchanged for those at the prices, which are the last.
+    """
+    base = tried[-1]
+    use = base.use.sum(0)
+    # Complementary slackness: lists that keep the limits and leave no priced room are best.
+    if (use <= room + ROUNDING).all() and float(prices @ (room - use)) <= gap:
+        return base.at
+    n, columns = best.candidates.values.shape
+    cells = n * columns * best.limits.length
+    if cells <= FEW_CELLS:
+        return all_lists(best, room)
+    lists = list(tried)
+    steps = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+    for step in steps:
+        if step:
+            beyond = use > room + ROUNDING
+            move = step * max(1e-2 * unit, float(prices.max(initial=0.0)))
+            for near in (prices + move * beyond, np.maximum(0.0, prices - move * beyond)):
+                lists.insert(0, best.at_prices(near, 0.0)[0])
+        at = _exchanged(best, lists, prices, room, gap)
+        if at is not None:
+            return at
+    return all_lists(best, room) if cells <= MOST_CELLS_OF_ALL else None
+
+
+def _exchanged(
+    best: BestLists, lists: Sequence[Lists], prices: Floats, room: Floats, gap: float
+) -> Counts | None:
+    """The last of the lists, those of some users exchanged such that the limits are kept."""
+    *others, base = lists
+    merit = base.worth - base.use @ prices
+    found: list[tuple[int, int]] = []  # user, and which of the others
+    seen: set[tuple[int, bytes]] = set()
+    for number, other in enumerate(others):
+        for user in (other.at != base.at).any(1).nonzero()[0].tolist():
+            key = (user, other.at[user].tobytes())
+            if key not in seen:
+                seen.add(key)
+                found.append((user, number))
+    users, numbers = np.array(found, dtype=np.int64).reshape(-1, 2).T
+    worth, use = np.empty(len(found)), np.empty((len(found), len(prices)))
+    for number in np.unique(numbers):
+        some = numbers == number
+        worth[some], use[some] = (
+            others[number].worth[users[some]],
+            others[number].use[users[some]],
+        )
+    losses = merit[users] - worth + use @ prices
+    worth, use = worth - base.worth[users], use - base.use[users]
+    order = np.lexsort((users, numbers, losses))
+    left, most = room - base.use.sum(0), 200 + 60 * len(room)
+    while True:
+        few = order[:most]
+        chosen = choose_alternatives(users[few], worth[few], use[few], left, gap)
+        if chosen is not None:
+            at = base.at.copy()
+            for user, number in zip(users[few[chosen]], numbers[few[chosen]], strict=True):
+                at[user] = others[number].at[user]
+            if (best.lists(at).use.sum(0) <= room + ROUNDING).all():
+                return at
+        if most >= len(order):
+            return None
+        most *= 4
+
+
+def _one_by_one(best: BestLists, prices: Floats, room: Floats) -> Counts | None:
+    """One user after the other within the caps that are left; None: not all limits are kept."""
+    limits = best.limits
+    at = np.full((best.n_users, limits.length), -1, dtype=np.int64)
+    kinds = np.broadcast_to(best.kinds, best.candidates.values.shape)
+    fullest = np.pad(limits.weights.cumsum(1), ((0, 0), (1, 0)))[:, best.sizes].sum(1)
+    left = room + limits.shares * fullest
+    for user, values in enumerate(best.candidates.values):
+        request = Request(values, kinds[user], limits)
+        found = request.within(_always(left), prices)
+        at[user, : len(found)] = request.columns[found]
+        left = left - request.counted(found)
+    kept = (best.lists(at).use.sum(0) <= room + ROUNDING).all()
+    return at if kept else None
+
+
+def _always(cap: Floats) -> Caps:
+    """The same caps for lists of any length."""
+    return lambda _: [cap]
+
+
 def choose_alternatives(
     users: Counts,
     worth: Floats,
@@ -196,14 +428,17 @@ def all_lists(best: BestLists, room: Floats) -> Counts | None:
     every place: for small problems. None: none were found."""
     limits, length = best.limits, best.limits.length
     values = best.candidates.values
-    users, items = (values > NEVER).nonzero()
+    kinds, needed = np.broadcast_to(best.kinds, values.shape), np.zeros(values.shape, np.bool_)
+    for user, own in enumerate(values):
+        needed[user, best_of_each_class(own, kinds[user], limits)] = True
+    users, items = needed.nonzero()
     n, b = len(users), best.n_users
     if not n:
         return np.full((b, length), -1, dtype=np.int64)
     of_user, item = np.tile(users, length), np.tile(items, length)
     place = np.repeat(np.arange(length), n)
-    worth = best.weights[place] * values[of_user, item] + best.bonus
-    kind = np.broadcast_to(best.kinds, values.shape)[of_user, item]
+    worth = limits.discounts[place] * values[of_user, item] + best.bonus
+    kind = kinds[of_user, item]
     use = limits.excess[:, kind] * limits.weights[:, place]
     columns, ones = np.arange(len(worth)), np.ones(len(worth))
     filled = sparse.csr_array(

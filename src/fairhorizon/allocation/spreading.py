@@ -11,16 +11,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fairhorizon.allocation.best_lists import BestLists
 from fairhorizon.allocation.candidates import NEVER, Candidates, Values, best_columns
-from fairhorizon.allocation.limit_matrix import Counts, Flags, Floats
+from fairhorizon.allocation.limit_matrix import Counts, Floats, LimitMatrix
 from fairhorizon.allocation.one_limit import (
-    OneLimit,
-    Placed,
-    Sides,
+    GroupAndRest,
     cut,
     exchange_gains,
     in_order_of_value,
+    loss_in_each_list,
+    next_of_each,
+    within_each_list,
 )
+from fairhorizon.allocation.prices import lists_at_margin
 
 DEPTH = 10  # candidates per side, in lengths of a list, that are considered
 PARTS, MOST_PARTS = 32, 192  # of the users, who choose in turn
@@ -56,10 +59,10 @@ class SpreadUsers:
     """
 
     def __init__(
-        self, candidates: Candidates, group: Flags, limit: OneLimit, columns: Counts, room: float
+        self, candidates: Candidates, limits: LimitMatrix, columns: Counts, room: float
     ) -> None:
-        self.candidates, self.limit, self.room = candidates, limit, room
-        self.group, self.columns = group, columns.copy()
+        self.candidates, self.limits, self.room = candidates, limits, room
+        self.group, self.columns = limits.of_item == 1, columns.copy()
         self.items = np.broadcast_to(candidates.items, candidates.values.shape)
         self.shown = candidates.lists(columns)
         self.trial = self.shown  # in order of value, once their total was asked for
@@ -97,41 +100,54 @@ class SpreadUsers:
         counts -= np.bincount(left[left >= 0], minlength=len(counts))
         self.shown[rows] = -1
         offer = self._offered(rows, rate * np.log1p(counts))
-        limit = self.limit.of_users(rows)
-        room = self.room - self._used()
-        if limit.is_plain:
-            of_group, price = cut(exchange_gains(offer), offer, limit.rule.share, room)
-            placed = in_order_of_value(offer, of_group)
-        else:
-            placed, price = limit.place(offer, room, exact=False)
-        self.columns[rows] = placed.columns(offer)
+        self.columns[rows], price = self._within(offer, self.room - self._used())
         self.shown[rows] = self.candidates.take_users(rows).lists(self.columns[rows])
         taken = self.shown[rows]
         counts += np.bincount(taken[taken >= 0], minlength=len(counts))
         return price
 
+    def _within(self, offer: GroupAndRest, room: float) -> tuple[Counts, float]:
+        """(r, L) columns of lists of some users within the room, and the price of the limit."""
+        limits = self.limits
+        if limits.is_one_plain:
+            of_group, price = cut(exchange_gains(offer), offer, float(limits.shares[0]), room)
+            return in_order_of_value(offer, of_group), price
+        if limits.in_every_list:
+            price = loss_in_each_list(offer, limits, None)
+            return within_each_list(offer, limits, None), price
+        # The group is class 1 whatever its items are; the rest is class 0.
+        both = Candidates.checked(
+            np.repeat([1, 0], limits.length)[None], np.concatenate(offer.values, axis=1)
+        )
+        at = np.arange(2 * limits.length).reshape(2, 1, -1)
+        sides = GroupAndRest(np.broadcast_to(at, offer.values.shape), offer.values)
+        best = BestLists(both, limits.of_classes(), sides=sides)
+        prices, tried = lists_at_margin(best, room)
+        shown = tried[-1].at
+        columns = np.take_along_axis(np.concatenate(offer.columns, axis=1), shown.clip(0), axis=1)
+        return np.where(shown < 0, -1, columns), float(prices[0])
+
     def _used(self) -> float:
         """Of the limit, by those who are shown something."""
         filled = self.shown >= 0
         of_group = filled & self.group[self.shown.clip(0)]
-        counted = self.limit.counted
-        return float(((of_group - self.limit.rule.share) * filled).sum(0) @ counted)
+        return float(((of_group - self.limits.shares) * filled).sum(0) @ self.limits.weights[0])
 
-    def _offered(self, rows: Counts, charges: Floats) -> Sides:
+    def _offered(self, rows: Counts, charges: Floats) -> GroupAndRest:
         """The best of both sides for some users, by value less charges (n_items,)."""
         columns, values = [], []
         for side in (0, 1):
             net = self.sides.values[side, rows] - charges[self.side_items[side, rows]]
-            at = best_columns(np.maximum(net, NEVER), len(self.limit.weights))
+            at = best_columns(np.maximum(net, NEVER), self.limits.length)
             columns.append(np.take_along_axis(self.sides.columns[side, rows], at, axis=1))
             values.append(np.take_along_axis(net, at, axis=1))
-        return Sides(np.stack(columns), np.stack(values))
+        return GroupAndRest(np.stack(columns), np.stack(values))
 
     def total(self) -> float:
         """The sum of w v of the lists, put into the order of value."""
         shown, values = self._in_order()
         self.trial = shown
-        return float((values @ self.limit.weights).sum())
+        return float((values @ self.limits.discounts).sum())
 
     def _in_order(self) -> tuple[Counts, Floats]:
         """(b, L) items and their values; where places count by weight, the group keeps its own."""
@@ -139,36 +155,35 @@ class SpreadUsers:
         values = np.take_along_axis(self.candidates.values, self.columns.clip(0), 1)
         values = np.where(none, -np.inf, values.astype(np.float64))
         of_group = ~none & self.group[self.shown.clip(0)]
-        if self.limit.is_plain:
-            key = [np.argsort(-values, axis=1, kind="stable")]
+        if self.limits.is_one_plain:
+            order = np.argsort(-values, axis=1, kind="stable")
         else:
             ranked = [
                 np.argsort(np.where(side, -values, np.inf), axis=1, kind="stable")
                 for side in (of_group, ~of_group)
             ]
-            placed = Placed(of_group, (~none).sum(1))
-            key = [placed.pick(np.stack(ranked))]
-        (order,) = key
+            order = next_of_each(np.stack(ranked), of_group)
         lists = np.take_along_axis(self.shown, order, axis=1)
         values = np.take_along_axis(values, order, axis=1)
         return np.where(none, -1, lists), np.where(none, 0.0, values)
 
-    def _deep_sides(self) -> Sides:
+    def _deep_sides(self) -> GroupAndRest:
         """The best candidates of both sides.
 
         By value where places count by weight, else by what an item adds to its user's list.
         """
-        candidates, length = self.candidates, len(self.limit.weights)
-        if self.limit.is_plain:
+        candidates, length = self.candidates, self.limits.length
+        if self.limits.is_one_plain:
             listed = np.take_along_axis(candidates.values, self.columns.clip(0), axis=1)
             listed = -np.sort(-np.where(self.columns < 0, -np.inf, listed), axis=1)
-            added = marginal_values(candidates.values, listed, self.limit.weights)
+            added = marginal_values(candidates.values, listed, self.limits.discounts)
             candidates = Candidates(
                 candidates.items, np.where(candidates.values > NEVER, added, NEVER)
             )
-        deep = Sides.from_candidates(candidates, self.group, DEPTH * length)
+        in_group = self.group[candidates.items]
+        deep = GroupAndRest.from_candidates(candidates, in_group, DEPTH * length)
         widest = max(length, int(deep.available.max(initial=0)))
-        return Sides(deep.columns[..., :widest], deep.values[..., :widest])
+        return GroupAndRest(deep.columns[..., :widest], deep.values[..., :widest])
 
 
 def search_spread(

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fairhorizon.allocation.candidates import Candidates
 from fairhorizon.allocation.limit_matrix import Floats
-from fairhorizon.allocation.one_limit import OneLimit, Sides
+from fairhorizon.allocation.one_limit import GroupAndRest, gains
 from fairhorizon.fcpo.config import FcpoConfig
 from fairhorizon.fcpo.networks import Actor
 from fairhorizon.fcpo.policies import rows_of
@@ -135,11 +135,11 @@ def calibrate(lists: ItemLists, scenario: Scenario, seed: int) -> PriceTable:
     shown = np.zeros(len(lengths), dtype=np.int64)
     for by_length in _offers(lists, scenario, users, lengths):
         for number, (length, offers) in enumerate(zip(lengths, by_length, strict=True)):
-            sides = Sides.from_candidates(offers, group, length)
-            weights, none = discount(np.arange(1, length + 1)), np.zeros((0, 0), dtype=np.bool_)
-            gains = OneLimit(PlaceRule(1.0), weights, length, none).gains(sides)
+            in_group = group[offers.items]
+            sides = GroupAndRest.from_candidates(offers, in_group, length)
+            gained = gains(sides, discount(np.arange(1, length + 1)))
             # a place that fills a list is not refused at any price
-            found[length].append(np.where(sides.forced, np.inf, gains).ravel())
+            found[length].append(np.where(sides.forced, np.inf, gained).ravel())
             shown[number] += sides.sizes.sum()
     levels = np.linspace(0, 1, LEVELS)
     rows = [

@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from fairhorizon.allocation.candidates import Candidates
 from fairhorizon.allocation.engine import (
+    Block,
     BlocksHere,
-    GroupPrices,
-    GroupTask,
-    OneLimitBlock,
+    Totals,
+    allocate_over,
     gini_over,
-    group_lists_over,
 )
+from fairhorizon.allocation.limit_matrix import GroupRule, LimitMatrix
 from fairhorizon.data.splits import Split
 from fairhorizon.fcpo.model import Fcpo
 from fairhorizon.fcpo.serving import ActorProbabilities
@@ -41,12 +41,12 @@ def ranked(ranker: int) -> Candidates:
     return Candidates.checked(np.tile(np.arange(4), (4, 1)), values)
 
 
-def blocks(own: int) -> BlocksHere:
+def made(own: int) -> tuple[BlocksHere, Totals]:
     """Plain lists, which are those of one of the rankers."""
     tables = [ranked(own), *map(ranked, range(len(FIRST_ITEMS)))]
-    made = BlocksHere([OneLimitBlock(tables, NO_GROUP.numpy())])
-    group_lists_over(made, GroupTask(NO_LIMIT, 1))
-    return made
+    limits = LimitMatrix.from_rules([GroupRule(NO_LIMIT, NO_GROUP.numpy())], 1)
+    blocks = BlocksHere([Block(tables, limits)])
+    return blocks, allocate_over(blocks, limits)
 
 
 def aim(
@@ -57,15 +57,14 @@ def aim(
     price: float = 0.0,
 ) -> float | None:
     """The Gini index that lists aim at; own: the ranker that plain lists are of."""
-    plain = blocks(own)
-    plain.blocks[0].group = group.numpy()
+    blocks, plain = made(own)
     chances = cast(ItemProbabilities, None)  # the lists are made already
     lists = ItemLists(chances, group, torch.ones(4), rule, spread)
-    return lists._even(plain, 1, GroupPrices(price))
+    return lists._even(blocks, 1, replace(plain, prices=np.array([price])))
 
 
 def test_the_gini_index_of_lists_by_hand() -> None:
-    assert [gini_over(blocks(ranker)) for ranker in range(3)] == pytest.approx(GINI)
+    assert [gini_over(made(ranker)[0]) for ranker in range(3)] == pytest.approx(GINI)
 
 
 @pytest.mark.parametrize(
@@ -117,11 +116,12 @@ def test_rankers_are_held_to_a_share_that_binds() -> None:
 
 
 def test_one_user_has_nothing_to_be_even_with() -> None:
-    alone = BlocksHere([OneLimitBlock([ranked(0).take_users(slice(1))] * 2, NO_GROUP.numpy())])
+    limits = LimitMatrix.from_rules([GroupRule(NO_LIMIT, NO_GROUP.numpy())], 1)
+    alone = BlocksHere([Block([ranked(0).take_users(slice(1))] * 2, limits)])
     lists = ItemLists(
         cast(ItemProbabilities, None), NO_GROUP, torch.ones(1), NO_LIMIT, GiniTarget(0.9)
     )
-    assert lists._even(alone, 1, GroupPrices(0.0)) is None
+    assert lists._even(alone, 1, allocate_over(alone, limits)) is None
 
 
 def test_accurate_rankers_are_within_a_tenth_of_the_best() -> None:

@@ -12,7 +12,8 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from fairhorizon.allocation.candidates import Candidates
-from fairhorizon.allocation.engine import group_lists
+from fairhorizon.allocation.engine import allocate
+from fairhorizon.allocation.limit_matrix import GroupRule, LimitMatrix
 from fairhorizon.data.splits import Split
 from fairhorizon.errors import ConfigError
 from fairhorizon.evaluation.long_term import LongRun, LongRunSettings
@@ -108,7 +109,9 @@ def test_without_spread_lists_are_the_allocation_of_values_by_hand(
 ):
     offers = by_hand(model, market, scenario, model.sharpness_)
     group = model.sensitive_.numpy()
-    expected = group_lists(offers, group, length=LENGTH, rule=PlaceRule(share)).lists
+    expected = allocate(
+        offers, LimitMatrix.from_rules([GroupRule(PlaceRule(share), group)], LENGTH)
+    ).lists
     served = model.reranked(ListAllocation(share=share, spread=None))
     np.testing.assert_array_equal(served.recommend(scenario, length=LENGTH), expected)
 
@@ -122,7 +125,9 @@ def test_lists_are_spread_relative_to_the_ranker_at_the_same_level(
     z = (scores - scores.mean(1, keepdim=True)) / scores.std(1, keepdim=True, correction=0)
     rule = PlaceRule(0.4)
     offers = Candidates.checked(items.numpy(), z.numpy())
-    alone = group_lists(offers, model.sensitive_.numpy(), length=LENGTH, rule=rule).lists
+    alone = allocate(
+        offers, LimitMatrix.from_rules([GroupRule(rule, model.sensitive_.numpy())], LENGTH)
+    ).lists
     served = model.reranked(ListAllocation(share=0.4, spread=0.9))
     lists = served.recommend(scenario, length=LENGTH)
     assert gini_of(lists) <= 0.9 * gini_of(alone) + 1e-9

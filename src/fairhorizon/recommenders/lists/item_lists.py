@@ -18,16 +18,13 @@ from torch import Tensor
 from fairhorizon.allocation.candidates import Candidates
 from fairhorizon.allocation.conflicts import Supply, check_together
 from fairhorizon.allocation.engine import (
+    Block,
     Blocks,
     BlocksHere,
-    GroupPrices,
-    GroupTask,
-    OneLimitBlock,
-    SeveralLimitsBlock,
+    Totals,
+    allocate,
     allocate_over,
     gini_over,
-    group_lists,
-    group_lists_over,
 )
 from fairhorizon.allocation.guard import ExposureGuard
 from fairhorizon.allocation.limit_matrix import GroupRule, LimitMatrix
@@ -134,54 +131,64 @@ class ItemLists:
         return self.serve_blocks(BlocksHere([block]), length)
 
     @torch.no_grad()
-    def block(
-        self, scenario: Scenario, length: int, users: int
-    ) -> "GroupListsBlock | SeveralListsBlock":
+    def block(self, scenario: Scenario, length: int, users: int) -> "ServedBlock":
         """The users of a scenario, who may be some of so many `users`."""
+        limits = self.matrix(length)
         if self.is_several:
-            limits = possible_limits(self.limits, length)
-            return SeveralListsBlock(*self.offers(scenario, length, limits, users), limits)
+            candidates, chances = self.offers(scenario, length, limits, users)
+            return ServedBlock([candidates], limits, chances)
         menus, chances, candidates = self.opened(scenario, length)
         tables = self._tables(menus, candidates) if users > 1 else [candidates]
-        return GroupListsBlock(tables, self.sensitive, chances)
+        return ServedBlock(tables, limits, chances)
 
     def serve_blocks(self, blocks: Blocks, length: int) -> RankedLists:
         """The lists of all users of the blocks, which keep the limits together."""
+        made = self._make(blocks, length)
+        prices = self._named(made.prices.tolist(), made.spread_price)
+        return joined(blocks.map(ServedBlock.served, prices))
+
+    def matrix(self, length: int) -> LimitMatrix:
+        """The limits on lists of a length; refused where no lists can keep several of them."""
         if self.is_several:
-            made = allocate_over(blocks, possible_limits(self.limits, length))
-            prices = dict(zip(map(str, self.limits), made.prices.tolist(), strict=True))
-            return joined(blocks.map(SeveralListsBlock.served, prices))
-        return joined(blocks.map(GroupListsBlock.served, self._named(self._make(blocks, length))))
+            return possible_limits(self.limits, length)
+        return self._on_group(self.rule, length)
+
+    def _on_group(self, rule: PlaceRule, length: int) -> LimitMatrix:
+        return LimitMatrix.from_rules([GroupRule(rule, self.sensitive.cpu().numpy())], length)
 
     def from_menus(self, menus: CandidateSet, users: Tensor, queues: Tensor, length: int) -> Tensor:
         """(b, length) for some users."""
         candidates = self.candidates(menus, users, queues, length)
-        block = OneLimitBlock(self._tables(menus, candidates), self._group())
-        self._make(BlocksHere([block]), length)
-        return torch.from_numpy(block.lists())
+        alone = replace(self, limits=())  # several limits need more than what is on menus
+        block = Block(self._tables(menus, candidates), alone.matrix(length))
+        alone._make(BlocksHere([block]), length)
+        return torch.from_numpy(block.lists)
 
-    def _make(self, blocks: Blocks, length: int) -> GroupPrices:
-        """The blocks make lists under the rule, as even as they are meant to be."""
-        task = GroupTask(self.rule, length)
-        plain = group_lists_over(blocks, task)
-        aim = None if self.spread is None else self._even(blocks, length, plain)
+    def _make(self, blocks: Blocks, length: int) -> Totals:
+        """The blocks make lists under the limits, as even as they are meant to be."""
+        limits = self.matrix(length)
+        plain = allocate_over(blocks, limits)
+        aim = None if self.spread is None or self.is_several else self._even(blocks, length, plain)
         if aim is None and self.gini_limit is None:
             return plain
-        return group_lists_over(blocks, task, gini_limit=self.gini_limit, gini_aim=aim)
+        blocks.map(Block.begin, limits)
+        return allocate_over(blocks, limits, gini_limit=self.gini_limit, gini_aim=aim)
 
-    def _even(self, blocks: Blocks, length: int, plain: GroupPrices) -> float | None:
+    def _even(self, blocks: Blocks, length: int, plain: Totals) -> float | None:
         """The Gini index to aim at, from that of the plain lists; None: nothing to compare with.
 
         A limit that does not bind changes nothing, nor what the rankers would do within it.
         """
         assert self.spread is not None
-        users, tables = zip(*blocks.map(_users_and_tables), strict=True)
+        tables = blocks.one(0, _tables_of)
         # the Gini index of a single list is the same whatever it shows
-        if sum(users) < 2 or tables[0] < 2:
+        if plain.users < 2 or tables < 2:
             return None
-        rule, own, least = self.rule if plain.price > 0 else NO_LIMIT, gini_over(blocks), 1.0
-        for number in self.spread.numbers(tables[0] - 1):
-            group_lists_over(blocks, GroupTask(rule, length, table=1 + number))
+        limits = self._on_group(self.rule if plain.prices[0] > 0 else NO_LIMIT, length)
+        own, least = gini_over(blocks), 1.0
+        for number in self.spread.numbers(tables - 1):
+            blocks.map(Block.begin, limits, 1 + number)
+            allocate_over(blocks, limits)
             least = min(least, gini_over(blocks))
         return self.spread.between(own, least)
 
@@ -193,11 +200,13 @@ class ItemLists:
         signals = menus.signals[..., :-1].cpu().unbind(2)
         return [candidates, *(Candidates.checked(items, one.numpy()) for one in signals)]
 
-    def _named(self, prices: GroupPrices) -> dict[str, float]:
+    def _named(self, prices: Sequence[float], spread_price: float = 0.0) -> dict[str, float]:
         """The prices by the texts of the limits, or of the level where there are none."""
+        if self.is_several:
+            return dict(zip(map(str, self.limits), prices, strict=True))
         on_group = [str(one) for one in self.limits if not one.limit.is_gini]
-        named = dict.fromkeys(on_group if self.limits else [self.level], prices.price)
-        return named | {str(one): prices.spread_price for one in gini_limits(self.limits)}
+        named = dict.fromkeys(on_group if self.limits else [self.level], prices[0])
+        return named | {str(one): spread_price for one in gini_limits(self.limits)}
 
     @torch.no_grad()
     def interactive(self, scenario: Scenario, length: int) -> Tensor:
@@ -226,15 +235,11 @@ class ItemLists:
     def one_by_one(self, scenario: Scenario, length: int, guard: ExposureGuard) -> RankedLists:
         """One user at a time, in order of arrival, counted by the guard."""
         block = self.block(scenario, length, scenario.n_users)
-        if isinstance(block, SeveralListsBlock):
-            table, group = block.candidates, None
-        else:
-            table, group = block.tables[0], block.group
+        table = block.candidates
         items = np.broadcast_to(table.items, table.values.shape)
+        group = None if self.is_several else self.sensitive.cpu().numpy()
         shown = guard.serve_all(items, table.values, group, length)
-        one_price = self._named(GroupPrices(guard.price))
-        prices = guard.prices_by_name() if group is None else one_price
-        return served_lists(shown, table, block.chances, prices)
+        return served_lists(shown, table, block.chances, self._named(guard.prices.tolist()))
 
     def candidates(
         self, menus: CandidateSet, users: Tensor, queues: Tensor, length: int
@@ -291,9 +296,6 @@ class ItemLists:
         codes = items[0].numpy() if only_best else np.arange(n_items)[None]
         return Candidates.checked(codes, values.numpy()), chances
 
-    def _group(self) -> np.ndarray:
-        return self.sensitive.cpu().numpy()
-
     def _chances(self, menus: CandidateSet, users: Tensor, queues: Tensor) -> Tensor:
         device = self.sensitive.device
         return self.chances.of(menus, users.to(device), queues.to(device))
@@ -316,28 +318,16 @@ class ItemLists:
         return values if worth is None else values * worth.to(values)[:, None]
 
 
-class GroupListsBlock(OneLimitBlock):
-    """Some users with the chances of their candidates, under one limit on a group."""
+class ServedBlock(Block):
+    """Some users under limits, with the chances (b, n) of the candidates of the first table."""
 
-    def __init__(self, tables: Sequence[Candidates], group: Tensor, chances: Tensor) -> None:
-        super().__init__(tables, group.cpu().numpy())
+    def __init__(self, tables: Sequence[Candidates], limits: LimitMatrix, chances: Tensor) -> None:
+        super().__init__(tables, limits)
         self.chances = chances.cpu()
 
     def served(self, prices: Mapping[str, float]) -> RankedLists:
         """The lists that were made last."""
-        return served_lists(self.lists(), self.tables[0], self.chances, prices)
-
-
-class SeveralListsBlock(SeveralLimitsBlock):
-    """Some users with the chances of all items, under several limits."""
-
-    def __init__(self, candidates: Candidates, chances: Tensor, limits: LimitMatrix) -> None:
-        super().__init__(candidates, limits)
-        self.chances = chances
-
-    def served(self, prices: Mapping[str, float]) -> RankedLists:
-        """The lists that were made last."""
-        return served_lists(self.made.lists, self.candidates, self.chances, prices)
+        return served_lists(self.lists, self.tables[0], self.chances, prices)
 
 
 def served_lists(
@@ -374,8 +364,8 @@ def possible_limits(limits: tuple[ResolvedLimit, ...], length: int) -> LimitMatr
     return matrix
 
 
-def _users_and_tables(block: OneLimitBlock) -> tuple[int, int]:
-    return block.tables[0].n_users, len(block.tables)
+def _tables_of(block: Block) -> int:
+    return len(block.tables)
 
 
 def _best_of_classes(values: Tensor, limits: LimitMatrix) -> Tensor:
@@ -398,25 +388,22 @@ class _PlannedSteps:
         menus = open_menus(lists.chances.items, scenario, users, lists.sensitive, length).menus
         offers = lists.candidates(menus, scenario.codes_of(users), scenario.queue[users], length)
         self.items, self.values = offers.codes, offers.values
-        self.gains = discount(torch.arange(1, length + 1)).tolist()
-        self.begun = self.items[:, :0]  # (b, step) what was shown so far
+        self.discounts = discount(torch.arange(1, length + 1)).tolist()
+        self.prefix = self.items[:, :0]  # (b, step) what was shown so far
 
     def choose(self, state: State) -> Tensor:
-        plan = group_lists(
-            Candidates.checked(self.items, self.values),
-            self.lists._group(),
-            length=self.length - self.step,
-            rule=self.lists.rule,
-            weights=self.gains[self.step :],
-            begun=self.begun,
+        rule = GroupRule(self.lists.rule, self.lists.sensitive.cpu().numpy())
+        limits = LimitMatrix.from_rules(
+            [rule], self.length - self.step, start=self.step, discounts=self.discounts[self.step :]
         )
+        plan = allocate(Candidates.checked(self.items, self.values), limits, prefix=self.prefix)
         return torch.from_numpy(plan.lists[:, :1]).to(state.queue)
 
     def observe(self, lists: Tensor, outcome: Outcome) -> None:
         """New values for the users who liked what they were shown."""
         column, sensitive = lists.cpu().numpy(), self.lists.sensitive
         self.step += 1
-        self.begun = np.concatenate([self.begun, column], axis=1)
+        self.prefix = np.concatenate([self.prefix, column], axis=1)
         self.items = np.where(self.items == column, -1, self.items)
         rows = outcome.hits.any(1).nonzero().squeeze(1)
         if not len(rows):
