@@ -85,7 +85,7 @@ def test_names_of_sets_and_absolute_paths_stay(source: str, tmp_path: Path) -> N
         (
             "[data]\nfile = 3",
             " line 2: there is no key data.file (there are source, header, separator, encoding, "
-            "split, ties)",
+            "drop_incomplete, split, ties)",
         ),
         (
             '[columns]\nuser = "a"\ntimestmp = "b"',

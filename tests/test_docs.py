@@ -112,6 +112,21 @@ def test_every_path_in_a_document_exists(document: Path) -> None:
     assert missing == []
 
 
+def test_every_page_that_the_code_names_exists() -> None:
+    """In messages, comments and docstrings."""
+    files = [
+        path
+        for folder in ("src", "benchmarks", "examples")
+        for path in (ROOT / folder).rglob("*.py")
+    ]
+    named = {
+        page
+        for path in files
+        for page in re.findall(r"\bdocs/[\w/-]+\.(?:md|png|svg)", path.read_text(encoding="utf-8"))
+    }
+    assert [page for page in named if not (ROOT / page).exists()] == []
+
+
 @pytest.mark.parametrize("document", CHECKED, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_every_public_name_in_a_document_exists(document: Path) -> None:
     names = set(re.findall(r"\bfh\.(\w+)", document.read_text(encoding="utf-8")))

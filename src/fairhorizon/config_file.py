@@ -42,6 +42,8 @@ class DataSection(Settings):
     """Text between two cells; without it, that is detected."""
     encoding: str | None = None
     """Encoding of the text, also of the item table; utf-8 without it."""
+    drop_incomplete: bool | None = None
+    """Whether rows without a user, an item, a time or a weight are left out, and counted."""
     split: Literal["per-user", "time"] | None = None
     """How the log is split, as by --split."""
     ties: Literal["keep"] | NonNegativeInt | None = None

@@ -57,6 +57,8 @@ class DataSpec(Settings):
     """Text between two cells; None: detected."""
     encoding: str = UTF_8
     """Encoding of the text of the file and of the item table; a byte order mark comes first."""
+    drop_incomplete: bool = False
+    """Whether rows without a user, an item, a time or a weight are left out, and counted."""
     cut: Literal["per-user", "time", "none"] = "per-user"
     """How the log is split: the last items of every user, or everything after one time; none: all
     of it is for training."""
@@ -123,6 +125,7 @@ class DataSpec(Settings):
             header=self.header,
             separator=self.separator,
             encoding=self.encoding,
+            drop_incomplete=self.drop_incomplete,
             attributes=attributes,
         )
 

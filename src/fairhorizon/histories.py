@@ -64,6 +64,13 @@ class UserItems:
         items = self.items[self.indptr[users].repeat_interleave(counts) + within]
         return UserItems(pointers, items, self.n_items)
 
+    def with_pairs(self, rows: Tensor, items: Tensor) -> "UserItems":
+        """These sets and further items: item i of `items` for the user in row i of `rows`."""
+        own = torch.arange(self.n_users).repeat_interleave(self.indptr.diff())
+        users, every = torch.cat([own, rows]), torch.cat([self.items, items])
+        counts = torch.bincount(users, minlength=self.n_users)
+        return UserItems(_pointers(counts), every[users.argsort(stable=True)], self.n_items)
+
     def numbered(self, numbers: Tensor) -> "UserItems":
         """The same sets without items whose number (n_items,) is -1, the others by their number."""
         kept = numbers[self.items] >= 0

@@ -136,3 +136,26 @@ def test_a_large_log_is_written_in_parts_and_info_counts_them(
     fairhorizon("fit", "popularity", "--data=log", "--out=run")
     assert run(["data", "generate", "ml-100k", "--out=log.csv"]) == 2
     assert run(["data", "generate", source, "--out=folder"]) == 2
+
+
+@pytest.mark.filterwarnings("always::fairhorizon.data.interactions.MissingValuesWarning")
+def test_rows_with_empty_cells_are_left_out_by_option_and_by_config(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [f"u{n % 7},{f's{n // 7}' if n % 9 else ''},{n}" for n in range(70)]
+    log = tmp_path / "log.csv"
+    log.write_text("\n".join(["user,item,time", *rows]), encoding="utf-8")
+    config = tmp_path / "fairhorizon.toml"
+    config.write_text('[data]\nsource = "log.csv"\ndrop_incomplete = true\n', encoding="utf-8")
+    assert run(["data", "info", str(log)]) == 1
+    refused = capsys.readouterr().err
+    assert "log.csv line 2: item is missing; 8 rows have an empty cell of 70" in refused
+    assert run(["data", "info", str(log), "--drop-incomplete"]) == 0
+    assert "8 rows of 70 left out" in capsys.readouterr().err
+    run_folder = str(tmp_path / "run")
+    for command in (
+        ["fit", "popularity", "--config", str(config), "--out", run_folder],
+        ["recommend", run_folder, "--k", "2", "--out", str(tmp_path / "lists.csv")],
+    ):
+        assert run(command) == 0
+        assert "8 rows of 70 left out" in capsys.readouterr().err

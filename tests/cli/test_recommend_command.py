@@ -212,3 +212,75 @@ def test_broken_json_lines(
     assert run(["audit", str(lists), "--data", str(shop / "log.csv")]) == 1
     remedy = 'give {"user": ..., "item": ...} per line'
     assert capsys.readouterr().err == f"error: {lists} line 3: {fault} ({remedy})\n"
+
+
+def code(command: str) -> int:
+    return run(shlex.split(command, posix=False))
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_candidates_and_excluded_items(jobs: int, shop: Path, tmp_path: Path) -> None:
+    out, mine, gone, stock = (tmp_path / name for name in ("l.csv", "m.csv", "g.csv", "s.txt"))
+    fairhorizon(f"recommend {shop / 'ease+lists'} --k {K} --out {out} --allow-missed")
+    free = lists_of(out)
+    wanted = free["u1"][2:4]
+    mine.write_text("buyer,item\n" + "".join(f"u1,{one}\n" for one in wanted), encoding="utf-8")
+    gone.write_text(f"item,buyer\n{free['u2'][0]},u2\ns99,u2\n", encoding="utf-8")
+    pairs = f"--candidates {mine} --exclude {gone}"
+    fairhorizon(
+        f"recommend {shop / 'ease+lists'} --k {K} {pairs} --jobs {jobs} --out {out} --allow-missed"
+    )
+    found = lists_of(out)
+    assert sorted(found["u1"]) == sorted(wanted)
+    assert free["u2"][0] not in found["u2"]
+    assert len(found["u2"]) == K
+    stock.write_text("".join(f"s{item}\n" for item in range(20)), encoding="utf-8")
+    some = f"--candidates {stock} --user u3 --user u1"
+    fairhorizon(f"recommend {shop / 'ease'} --k {K} {some} --out {out}")
+    found = lists_of(out)
+    assert list(found) == ["u3", "u1"]
+    assert {int(item[1:]) for items in found.values() for item in items} <= set(range(20))
+
+
+def test_a_verdict_per_limit_and_the_exit_code(
+    shop: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "lists.csv"
+    fairhorizon(f"recommend {shop / 'ease+lists'} --k {K} --limit popular<=0.3 --out {out}")
+    assert "popular<=0.3  kept: " in capsys.readouterr().out
+    few = popular(shop / "ease+lists")  # nothing but popular items: the limit cannot be kept
+    (tmp_path / "few.txt").write_text("\n".join(few) + "\n", encoding="utf-8")
+    missed = f"recommend {shop / 'ease+control'} --k 2 --limit popular<=0.3 --out {out}"
+    missed += f" --candidates {tmp_path / 'few.txt'}"
+    assert code(missed) == 3
+    assert "popular<=0.3  not kept: " in capsys.readouterr().out
+    assert out.exists()
+    assert code(f"{missed} --allow-missed") == 0
+
+
+def test_what_the_lists_are_made_of_is_not_written_over(
+    shop: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log, run_file = shop / "log.csv", shop / "ease" / "run.json"
+    before = log.read_bytes(), run_file.read_bytes()
+    (tmp_path / "link.csv").symlink_to(log)
+    for out in (log, run_file, tmp_path / "link.csv"):
+        assert code(f"recommend {shop / 'ease'} --out {out}") == 1
+        assert "name another --out" in capsys.readouterr().err
+    assert (log.read_bytes(), run_file.read_bytes()) == before
+    assert code(f"recommend {shop / 'ease'} --out {tmp_path / 'l.xlsx'}") == 1
+    assert "lists are written as .csv, .txt, .parquet" in capsys.readouterr().err
+
+
+def test_ids_that_a_spreadsheet_would_run(shop: Path, tmp_path: Path) -> None:
+    log, out = tmp_path / "log.csv", tmp_path / "lists.csv"
+    text = (shop / "log.csv").read_text(encoding="utf-8")
+    log.write_text(text.replace(",s1,", ',"=2+3",').replace("u1,", "@u1,"), encoding="utf-8")
+    fairhorizon(f"fit popularity --data {log} --user buyer --out {tmp_path / 'run'}")
+    fairhorizon(f"recommend {tmp_path / 'run'} --k 30 --out {out}")
+    plain = lists_of(out)
+    fairhorizon(f"recommend {tmp_path / 'run'} --k 30 --spreadsheet-safe --out {out}")
+    safe = lists_of(out)
+    assert any("=2+3" in items for items in plain.values())
+    assert safe["'@u1"] == ["'=2+3" if item == "=2+3" else item for item in plain["@u1"]]
+    assert "u2" in safe

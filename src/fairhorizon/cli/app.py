@@ -76,7 +76,8 @@ def main() -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """The exit code: 0 done, 1 an error that the user can fix, 2 wrong usage, 130 stopped.
+    """The exit code: 0 done, 1 an error that the user can fix, 2 wrong usage, 3 a limit was
+    missed, 130 stopped.
 
     An error is printed as one line on stderr.
     """

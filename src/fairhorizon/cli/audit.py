@@ -110,6 +110,7 @@ def audit(
     header: options.Header = None,
     separator: options.Separator = None,
     encoding: options.Encoding = "utf-8",
+    drop_incomplete: options.DropIncomplete = False,
     engine_name: options.EngineOption = EngineName.PROCESSES,
     address: options.Address = None,
     threads: options.Threads = 1,
@@ -131,7 +132,7 @@ def audit(
     from fairhorizon.studies.audit import AuditTask, item_notes
 
     reading = options.reader(
-        user, item, rating, timestamp, weight, session, header, separator, encoding
+        user, item, rating, timestamp, weight, session, header, separator, encoding, drop_incomplete
     )
     group = options.limited_group(group_column, sensitive, item_table, area_km)
     ties = options.order_of_ties(shuffle_ties, keep_ties)

@@ -54,6 +54,7 @@ class ConfigInUse:
             "header": data.header,
             "separator": data.separator,
             "encoding": data.encoding,
+            "drop_incomplete": data.drop_incomplete,
             "cut": data.split,
             "keep_ties": lambda: self._ties() == "keep" or None,
             "shuffle_ties": lambda: None if (ties := self._ties()) == "keep" else ties,

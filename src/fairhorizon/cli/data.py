@@ -32,6 +32,7 @@ def info(
     header: options.Header = None,
     separator: options.Separator = None,
     encoding: options.Encoding = "utf-8",
+    drop_incomplete: options.DropIncomplete = False,
     _config: Config = None,
 ) -> None:
     """Print the number of users, items and interactions, and what kind of log it is."""
@@ -42,7 +43,7 @@ def info(
     from fairhorizon.report.tables import statistics_table
 
     reading = options.reader(
-        user, item, rating, timestamp, weight, session, header, separator, encoding
+        user, item, rating, timestamp, weight, session, header, separator, encoding, drop_incomplete
     )
     log = with_coordinates(load(source, cache_dir=cache_dir, **reading))
     Console().print(statistics_table(log.name, statistics(log)))
@@ -113,13 +114,14 @@ def split(
     header: options.Header = None,
     separator: options.Separator = None,
     encoding: options.Encoding = "utf-8",
+    drop_incomplete: options.DropIncomplete = False,
     _config: Config = None,
 ) -> None:
     """Write train.csv, validation.csv and test.csv with the original ids."""
     from fairhorizon.data.log_files import write_split
 
     reading = options.reader(
-        user, item, rating, timestamp, weight, session, header, separator, encoding
+        user, item, rating, timestamp, weight, session, header, separator, encoding, drop_incomplete
     )
     ties = options.order_of_ties(shuffle_ties, keep_ties)
     spec = options.data_spec(source, reading, cut, ties)
@@ -215,6 +217,7 @@ def init(
     header: options.Header = None,
     separator: options.Separator = None,
     encoding: options.Encoding = "utf-8",
+    drop_incomplete: options.DropIncomplete = False,
 ) -> None:
     """Write a commented fairhorizon.toml for a log, which all commands take as --config.
 
@@ -228,7 +231,7 @@ def init(
         raise ConfigError(f"{out}: already exists (name another --out, or remove it)")
     check_file(out)
     reading = options.reader(
-        user, item, rating, timestamp, weight, session, header, separator, encoding
+        user, item, rating, timestamp, weight, session, header, separator, encoding, drop_incomplete
     )
     found = propose(source, reading, item_table, cache_dir)
     command = options.typed_command(context)

@@ -110,6 +110,7 @@ def fit(
     header: options.Header = None,
     separator: options.Separator = None,
     encoding: options.Encoding = "utf-8",
+    drop_incomplete: options.DropIncomplete = False,
     _config: Config = None,
 ) -> None:
     """Train a method and write its run folder.
@@ -134,7 +135,7 @@ def fit(
     from fairhorizon.model.folder import ModelFolder
 
     reading = options.reader(
-        user, item, rating, timestamp, weight, session, header, separator, encoding
+        user, item, rating, timestamp, weight, session, header, separator, encoding, drop_incomplete
     )
     group = options.limited_group(group_column, sensitive, item_table, area_km)
     ties = options.order_of_ties(shuffle_ties, keep_ties)

@@ -83,6 +83,7 @@ def levels(
     header: options.Header = None,
     separator: options.Separator = None,
     encoding: options.Encoding = "utf-8",
+    drop_incomplete: options.DropIncomplete = False,
     jobs: options.Jobs = None,
     engine_name: options.EngineOption = EngineName.PROCESSES,
     address: options.Address = None,
@@ -104,7 +105,7 @@ def levels(
     from fairhorizon.studies.study import Study
 
     reading = options.reader(
-        user, item, rating, timestamp, weight, session, header, separator, encoding
+        user, item, rating, timestamp, weight, session, header, separator, encoding, drop_incomplete
     )
     group = options.limited_group(group_column, sensitive, item_table, area_km)
     ties = options.order_of_ties(shuffle_ties, keep_ties)

@@ -169,6 +169,26 @@ def serving(
         raise ConfigError(f"{run.folder}: {error}") from None
 
 
+def print_verdicts(
+    bound: "Sequence[ResolvedLimit]", lists: "NDArray[np.int64]", prices: Mapping[str, float]
+) -> bool:
+    """A line per limit on what the lists make of it; whether all are kept.
+
+    A limit that is missed by less than one showing counts as kept: no lists are closer to it.
+    """
+    from fairhorizon.limits.measured import families_of, limit_reached, verdict_lines, verdicts_of
+    from fairhorizon.model.serving import kept_in_whole_showings
+
+    found = []
+    for one in bound:
+        reached = limit_reached(one, lists, prices)
+        rounded = not reached.kept and kept_in_whole_showings(one, lists)
+        found.append(replace(reached, kept=True) if rounded else reached)
+    for line in verdict_lines(verdicts_of(found, families_of(bound))):
+        typer.echo(line)
+    return all(one.kept for one in found)
+
+
 def measured(
     bound: "Sequence[ResolvedLimit]", lists: "NDArray[np.int64]", prices: Mapping[str, float]
 ) -> "tuple[LimitReached, ...]":

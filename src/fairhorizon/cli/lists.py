@@ -10,6 +10,7 @@ import typer
 from fairhorizon.cli import limits, options
 from fairhorizon.cli.config import Config
 from fairhorizon.errors import ConfigError, ModelError
+from fairhorizon.files import is_stream
 from fairhorizon.vocabulary import AsOf, EngineName, ListFormat, ListValue, Mode, Protocol
 
 if TYPE_CHECKING:
@@ -17,15 +18,18 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from fairhorizon.data.interactions import Interactions
-    from fairhorizon.datasets import Dataset
+    from fairhorizon.data.loading import ChosenPairs
+    from fairhorizon.datasets import Dataset, DataSpec
     from fairhorizon.evaluation.short_term import EvaluationRow, Result
     from fairhorizon.limits.measured import LimitReached
     from fairhorizon.limits.resolved import ResolvedLimit
-    from fairhorizon.model.blocks import ListsOfModel, ListsOfRun
+    from fairhorizon.model.blocks import ItemChoice, ListsOfModel, ListsOfRun
     from fairhorizon.model.folder import ModelFolder
     from fairhorizon.parallel.engine import TaskEngine
     from fairhorizon.recommenders.base import RankedLists, Recommender
     from fairhorizon.simulation.feedback import Scenario
+
+MISSED = 3  # exit code where lists miss a limit
 
 
 def evaluate(
@@ -181,6 +185,36 @@ def recommend(
             "with a column of users.",
         ),
     ] = None,
+    candidates: Annotated[
+        Path | None,
+        typer.Option(
+            "--candidates",
+            metavar="FILE",
+            help="Show users nothing but these items: a file with a row per user and item, or with "
+            "one item per line for everybody. Users without a row may be shown anything.",
+        ),
+    ] = None,
+    exclude: Annotated[
+        Path | None,
+        typer.Option(
+            "--exclude",
+            metavar="FILE",
+            help="Do not show these items: a file as for --candidates, such as what is out of "
+            "stock.",
+        ),
+    ] = None,
+    allow_missed: Annotated[
+        bool,
+        typer.Option("--allow-missed", help="Exit with 0 also where a limit was missed, not 3."),
+    ] = False,
+    spreadsheet_safe: Annotated[
+        bool,
+        typer.Option(
+            "--spreadsheet-safe",
+            help="Put an apostrophe before ids that begin with =, +, - or @, which a spreadsheet "
+            "would run as formulas.",
+        ),
+    ] = False,
     written_as: Annotated[
         ListFormat | None,
         typer.Option(
@@ -234,15 +268,18 @@ def recommend(
 
     FCPO makes the lists of all users together, so that together they keep the
     limits; --one-by-one does not. With --user or --users these are
-    the lists of the users named. A limit that could not be kept is reported with
-    what was reached.
+    the lists of the users named. A line per limit says whether it was kept; the
+    exit code is 3 where one was missed.
     """
     from fairhorizon.evaluation.short_term import check_fit
     from fairhorizon.model.blocks import ListsOfModel, ListsOfRun
     from fairhorizon.model.folder import ModelFolder
+    from fairhorizon.report.lists import format_of
 
     engine = options.chosen_engine(jobs, engine_name, address, threads)
     folder = ModelFolder(run)
+    refuse_inputs(out, folder, (item_table, users_file, candidates, exclude))
+    written_as = written_as or format_of(out)
     if as_of is AsOf.TRAINING:
         folder.check_testable("leave out --as-of training, or fit without --all")
     level, asked = limits.served(folder, limit, item_table, alpha_prime)
@@ -283,6 +320,10 @@ def recommend(
         codes = None if users is None else users.numpy()
         asked_for = lists_of(run, k, protocol, cache_dir, alpha_prime, bound, users=codes)
         scenario = asked_for.scenario(model, dataset)
+    if candidates is not None or exclude is not None:
+        choice = item_choice(candidates, exclude, log, folder.data(), users)
+        asked_for = replace(asked_for, choice=choice)
+        scenario = scenario.without(choice.rows, choice.items, choice.barred)
     if value is ListValue.LONG:
         scenario = valued(folder, model, scenario, ids)
         asked_for = replace(asked_for, worth=scenario.worth)
@@ -293,9 +334,84 @@ def recommend(
     if made is None:
         made = served_here(model, scenario, k, seed, one_by_one=one_by_one)
     options.warn_if_shorter(made.lists, k)
-    limits.measured(bound, made.lists, made.prices)
-    write(out, made, log, users, written_as, with_scores=scores)
+    write(out, made, log, users, written_as, with_scores=scores, spreadsheet_safe=spreadsheet_safe)
     typer.echo(f"{out}: {(made.lists >= 0).sum():,} items for {len(made.lists):,} users")
+    kept = limits.print_verdicts(bound, made.lists, made.prices)
+    if not (kept or allow_missed):
+        raise typer.Exit(MISSED)
+
+
+def refuse_inputs(out: Path, run: "ModelFolder", others: Sequence[Path | None]) -> None:
+    """Refuse to write over what the lists are made of: the log, the run and other files."""
+    if is_stream(out):
+        return
+    data = run.data()
+    read = [data.source, data.item_table, run.item_table(), *others]
+    target = out.resolve()
+    for file in (Path(one).resolve() for one in read if one is not None):
+        if target == file or (file.is_dir() and file in target.parents):
+            raise ConfigError(f"{out}: the lists are made from this file (name another --out)")
+    if target.parent == run.folder.resolve() and (
+        target == run.card_file.resolve() or run.has(target.name)
+    ):
+        raise ConfigError(f"{out}: is a file of the run itself (name another --out)")
+
+
+def item_choice(
+    candidates: Path | None,
+    exclude: Path | None,
+    log: "Interactions",
+    data: "DataSpec",
+    users: "Tensor | None",
+) -> "ItemChoice":
+    """What users may not be shown: all but the candidates, and what is excluded.
+
+    users: codes of those who are served; None: everybody.
+    """
+    import numpy as np
+    import torch
+
+    from fairhorizon.data.loading import read_chosen_pairs
+    from fairhorizon.model.blocks import ItemChoice
+
+    served = np.arange(log.n_users) if users is None else users.numpy()
+    row_of = np.full(log.n_users, -1)
+    row_of[served] = np.arange(len(served))
+    barred = np.zeros(log.n_items, dtype=np.bool_)
+    rows, items = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
+
+    def read(file: Path) -> "ChosenPairs":
+        pairs = read_chosen_pairs(file, log, data.served_column, data.item)
+        if pairs.unknown:
+            unknown = f"{pairs.unknown:,} rows of users or items that are not in the data"
+            typer.echo(f"note: {file}: {unknown} are left out", err=True)
+        return pairs
+
+    if exclude is not None:
+        pairs = read(exclude)
+        if pairs.users is None:
+            barred[pairs.items] = True
+        else:
+            there = row_of[pairs.users] >= 0
+            rows.append(row_of[pairs.users[there]])
+            items.append(pairs.items[there])
+    if candidates is not None:
+        pairs = read(candidates)
+        if pairs.users is None:
+            others = np.ones(log.n_items, dtype=np.bool_)
+            others[pairs.items] = False
+            barred |= others
+        else:
+            order = np.argsort(pairs.users, kind="stable")
+            listed, first = np.unique(pairs.users[order], return_index=True)
+            allowed = np.split(pairs.items[order], first[1:])
+            for user, own in zip(listed.tolist(), allowed, strict=True):
+                if row_of[user] >= 0:
+                    closed = np.setdiff1d(np.arange(log.n_items), own)
+                    rows.append(np.full(len(closed), row_of[user]))
+                    items.append(closed)
+    every = torch.from_numpy(np.concatenate(rows)), torch.from_numpy(np.concatenate(items))
+    return ItemChoice(*every, torch.from_numpy(barred))
 
 
 def chosen_users(
@@ -334,6 +450,7 @@ def write(
     written_as: ListFormat | None,
     *,
     with_scores: bool,
+    spreadsheet_safe: bool = False,
 ) -> None:
     """The lists as a file; a note says if no scores are known."""
     from fairhorizon.report.lists import write_lists
@@ -343,7 +460,15 @@ def write(
     if with_scores and not numbers:
         typer.echo("note: lists that are made this way have no scores", err=True)
     codes = None if users is None else users.numpy()
-    write_lists(out, made.lists, log, written_as=written_as, users=codes, numbers=numbers)
+    write_lists(
+        out,
+        made.lists,
+        log,
+        written_as=written_as,
+        users=codes,
+        numbers=numbers,
+        spreadsheet_safe=spreadsheet_safe,
+    )
 
 
 # ---- which lists, and who makes them

@@ -212,6 +212,7 @@ def longterm(
     header: options.Header = None,
     separator: options.Separator = None,
     encoding: options.Encoding = "utf-8",
+    drop_incomplete: options.DropIncomplete = False,
     jobs: options.Jobs = None,
     engine_name: options.EngineOption = EngineName.PROCESSES,
     address: options.Address = None,
@@ -229,7 +230,7 @@ def longterm(
     from fairhorizon.studies.study import Study
 
     reading = options.reader(
-        user, item, rating, timestamp, weight, session, header, separator, encoding
+        user, item, rating, timestamp, weight, session, header, separator, encoding, drop_incomplete
     )
     group = options.limited_group(group_column, sensitive, item_table, area_km)
     ties = options.order_of_ties(shuffle_ties, keep_ties)

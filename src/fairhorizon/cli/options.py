@@ -109,6 +109,14 @@ Encoding = Annotated[
         rich_help_panel=FILE,
     ),
 ]
+DropIncomplete = Annotated[
+    bool,
+    typer.Option(
+        "--drop-incomplete",
+        help="Leave out rows without a user, an item, a time or a weight, and say how many.",
+        rich_help_panel=FILE,
+    ),
+]
 AreaKm = Annotated[
     float,
     typer.Option(
@@ -379,6 +387,7 @@ def reader(
     header: bool | None,
     separator: str | None,
     encoding: str,
+    drop_incomplete: bool,
 ) -> "ReaderOptions":
     """How to read a file."""
     return {
@@ -391,6 +400,7 @@ def reader(
         "header": header,
         "separator": separator_of(separator),
         "encoding": encoding,
+        "drop_incomplete": drop_incomplete,
     }
 
 

@@ -91,6 +91,7 @@ def compare(
     header: options.Header = None,
     separator: options.Separator = None,
     encoding: options.Encoding = "utf-8",
+    drop_incomplete: options.DropIncomplete = False,
     jobs: options.Jobs = None,
     engine_name: options.EngineOption = EngineName.PROCESSES,
     address: options.Address = None,
@@ -106,7 +107,7 @@ def compare(
     from fairhorizon.studies.study import Study, study_limits
 
     reading = options.reader(
-        user, item, rating, timestamp, weight, session, header, separator, encoding
+        user, item, rating, timestamp, weight, session, header, separator, encoding, drop_incomplete
     )
     group = options.limited_group(group_column, sensitive, item_table, area_km)
     ties = options.order_of_ties(shuffle_ties, keep_ties)
@@ -184,6 +185,7 @@ def frontier(
     header: options.Header = None,
     separator: options.Separator = None,
     encoding: options.Encoding = "utf-8",
+    drop_incomplete: options.DropIncomplete = False,
     jobs: options.Jobs = None,
     engine_name: options.EngineOption = EngineName.PROCESSES,
     address: options.Address = None,
@@ -203,7 +205,7 @@ def frontier(
     from fairhorizon.studies.study import Study, study_limits
 
     reading = options.reader(
-        user, item, rating, timestamp, weight, session, header, separator, encoding
+        user, item, rating, timestamp, weight, session, header, separator, encoding, drop_incomplete
     )
     group = options.limited_group(group_column, sensitive, item_table, area_km)
     ties = options.order_of_ties(shuffle_ties, keep_ties)
@@ -272,6 +274,7 @@ def efficiency(
     header: options.Header = None,
     separator: options.Separator = None,
     encoding: options.Encoding = "utf-8",
+    drop_incomplete: options.DropIncomplete = False,
     _config: Config = None,
 ) -> None:
     """Measure the CPU seconds for lists of K for all users: FOE against FCPO."""
@@ -286,7 +289,7 @@ def efficiency(
             f"{ranker!r} (there are {', '.join(RANKERS)})", param_hint="--ranker"
         )
     reading = options.reader(
-        user, item, rating, timestamp, weight, session, header, separator, encoding
+        user, item, rating, timestamp, weight, session, header, separator, encoding, drop_incomplete
     )
     group = options.limited_group(group_column, sensitive, item_table, area_km)
     ties = options.order_of_ties(shuffle_ties, keep_ties)

@@ -65,6 +65,7 @@ def tune(
     header: options.Header = None,
     separator: options.Separator = None,
     encoding: options.Encoding = "utf-8",
+    drop_incomplete: options.DropIncomplete = False,
     jobs: options.TrialJobs = 1,
     engine_name: options.EngineOption = EngineName.PROCESSES,
     address: options.Address = None,
@@ -84,7 +85,7 @@ def tune(
     from fairhorizon.vocabulary import Protocol
 
     reading = options.reader(
-        user, item, rating, timestamp, weight, session, header, separator, encoding
+        user, item, rating, timestamp, weight, session, header, separator, encoding, drop_incomplete
     )
     group = options.limited_group(group_column, sensitive, item_table, area_km)
     ties = options.order_of_ties(shuffle_ties, keep_ties)

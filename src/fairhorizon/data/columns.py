@@ -97,6 +97,16 @@ def places(ids: pl.Series, known: pl.Series) -> NDArray[np.int64]:
     return np.asarray(found, dtype=np.int64)
 
 
+def known_codes(
+    values: Column, column: str, ids: NDArray[Any], origin: Origin
+) -> NDArray[np.int64]:
+    """(n,) the position of each row's id among `ids`, -1 for an unknown one; 7 and "7" are one."""
+    distinct, positions = encode(values, column, origin)
+    code_of = {str(known): code for code, known in enumerate(ids.tolist())}
+    codes = [code_of.get(str(one), -1) for one in distinct.tolist()]
+    return np.array(codes, dtype=np.int64)[positions]
+
+
 def id_array(ids: pl.Series) -> NDArray[Any]:
     """Ids as a log has them: int64, or objects that are text."""
     return np.array(ids.to_list(), dtype=object) if ids.dtype == pl.String else ids.to_numpy()

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from fairhorizon.data.columns import Origin
+from fairhorizon.data.columns import Origin, as_column, known_codes
 from fairhorizon.data.frames import Repeats, as_frame, from_frame, in_polars
 from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.items import ItemTable
@@ -206,6 +206,44 @@ def _ids(path: Path, column: str | int | None) -> tuple[list[str], int, Table]:
     first_row = 0 if table.header or user is None else 1
     cells = table.frame.to_series(user or 0).to_list()[first_row:]
     return [str(cell).strip() for cell in cells], first_row, table
+
+
+@dataclass(frozen=True, eq=False)
+class ChosenPairs:
+    """Rows of a file that chooses items: for a user each, or for everybody."""
+
+    users: NDArray[np.int64] | None  # (n,) codes; None: the items are for everybody
+    items: NDArray[np.int64]  # (n,) codes
+    unknown: int  # rows of other users or items, left out
+
+
+def read_chosen_pairs(
+    path: Path, log: Interactions, user: str | int | None, item: str | int | None
+) -> ChosenPairs:
+    """A file with a row per user and item, or with one item per line for everybody.
+
+    user, item: what the data calls them, which the file may do too.
+    """
+    names = [name for name in (user, item) if isinstance(name, str)]
+    table = read_table(path, names=names)
+    columns = table.frame.columns
+    if len(columns) == 1:
+        cells, first = table.frame[columns[0]], columns[0]
+        if not table.header or not (first == item or is_usual_name(first, "item")):
+            # a file of ids that are text has no header, though it looks like one
+            table = read_table(path, header=False)
+            cells = table.frame["0"]
+        items = known_codes(as_column(cells), "item", log.item_ids, table.origin)
+        known = items >= 0
+        return ChosenPairs(None, items[known], int((~known).sum()))
+    own = (name if isinstance(name, str) and name in columns else None for name in (user, item))
+    found = log_columns(table, *own)
+    users, items = (
+        known_codes(as_column(table.frame[str(found[role])]), role, ids, table.origin)
+        for role, ids in (("user", log.user_ids), ("item", log.item_ids))
+    )
+    known = (users >= 0) & (items >= 0)
+    return ChosenPairs(users[known], items[known], int((~known).sum()))
 
 
 def _unknown(one: str, log: Interactions) -> str:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from fairhorizon.data.columns import as_column, encode, to_numbers, to_times
+from fairhorizon.data.columns import as_column, encode, known_codes, to_numbers, to_times
 from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.tables import UTF_8, Table, find_columns, read_table
 
@@ -190,7 +190,9 @@ def _known_rows(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], int]:
     """The rows with a known user and item, their codes, and the number of dropped rows."""
     codes = {
-        role: _codes(table, str(found[role]), ids)
+        role: known_codes(
+            as_column(table.frame[str(found[role])]), str(found[role]), ids, table.origin
+        )
         for role, ids in (("user", log.user_ids), ("item", log.item_ids))
     }
     unknown = (codes["user"] < 0) | (codes["item"] < 0)
@@ -210,14 +212,6 @@ def _known_rows(
             remedy=f"check the columns {found['user']!r} and {found['item']!r} and their ids",
         )
     return rows, codes["user"][rows], codes["item"][rows], int(unknown.sum())
-
-
-def _codes(table: Table, column: str, ids: NDArray[Any]) -> NDArray[np.int64]:
-    """The code of each row's id, -1 for an unknown id; 7 and "7" are the same id."""
-    distinct, positions = encode(as_column(table.frame[column]), column, table.origin)
-    code_of = {str(known): code for code, known in enumerate(ids.tolist())}
-    codes = [code_of.get(str(one), -1) for one in distinct.tolist()]
-    return np.array(codes, dtype=np.int64)[positions]
 
 
 def _repeated(*columns: NDArray[Any]) -> int | None:

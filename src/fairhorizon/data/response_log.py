@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairhorizon.data.columns import Origin, as_column, encode, to_numbers, to_times
+from fairhorizon.data.columns import Origin, as_column, encode, known_codes, to_numbers, to_times
 from fairhorizon.data.frames import as_frame, in_polars
 from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.tables import Table, log_columns, read_table
@@ -110,15 +110,14 @@ def load_responses(source: Any, log: Interactions) -> ResponseLog:
 
 def _known(table: Table, column: str, log: Interactions) -> NDArray[np.int64]:
     """The code of each row's item, -1 for one that the log does not have."""
-    distinct, places = encode(as_column(table.frame[column]), column, table.origin)
-    code_of = {str(known): code for code, known in enumerate(log.item_ids.tolist())}
-    codes = np.array([code_of.get(str(one), -1) for one in distinct.tolist()], dtype=np.int64)
+    cells = as_column(table.frame[column])
+    codes = known_codes(cells, column, log.item_ids, table.origin)
     if (codes < 0).all():
         table.origin.fail(
             f"no {column} is an item of {log.name or 'the log'}",
-            remedy=f"give the ids of the log; here is {distinct[0]!r}",
+            remedy=f"give the ids of the log; here is {table.frame[column][0]!r}",
         )
-    return codes[places]
+    return codes
 
 
 def _flags(table: Table) -> NDArray[np.bool_]:

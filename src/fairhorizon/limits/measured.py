@@ -10,7 +10,7 @@ from typing import Protocol as Interface
 import numpy as np
 from numpy.typing import NDArray
 
-from fairhorizon.limits.language import Limit
+from fairhorizon.limits.language import GroupOf, Limit
 from fairhorizon.limits.place_rule import PlaceRule
 from fairhorizon.limits.resolved import ResolvedLimit
 from fairhorizon.metrics.accuracy import discount
@@ -253,6 +253,16 @@ def verdicts_of(found: Sequence[LimitOutcome], families: Sequence[str]) -> tuple
                 for one in limits
             ]
     return tuple(verdicts)
+
+
+def families_of(limits: Sequence[ResolvedLimit]) -> list[str]:
+    """Of each limit, the one on each value of its column; of one on other groups, itself."""
+    return [
+        str(replace(one.limit, group=GroupOf(one.limit.group.column, each=True)))
+        if len(one.limit.group.values) == 1
+        else str(one)
+        for one in limits
+    ]
 
 
 def verdict_lines(verdicts: Sequence[Verdict]) -> list[str]:

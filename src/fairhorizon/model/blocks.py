@@ -34,6 +34,22 @@ from fairhorizon.vocabulary import Protocol
 FEWEST_USERS = 16  # of a block: of fewer, one process makes the lists in no time
 
 
+@dataclass(frozen=True, eq=False)
+class ItemChoice:
+    """What users may not be shown beside what they have taken."""
+
+    rows: Tensor  # (n,) who, by row of the scenario
+    items: Tensor  # (n,) codes of what is not shown to them
+    barred: Tensor  # (n_items,) bool: not shown to anybody
+
+
+def _narrowed(scenario: Scenario, worth: Tensor | None, choice: ItemChoice | None) -> Scenario:
+    scenario = replace(scenario, worth=worth)
+    if choice is None:
+        return scenario
+    return scenario.without(choice.rows, choice.items, choice.barred)
+
+
 @dataclass(frozen=True)
 class ListsOfRun:
     """Which lists of a run are made: all that a worker needs to know.
@@ -42,6 +58,7 @@ class ListsOfRun:
     protocol: of the states after the training items; None: after everything in the log.
     users: (n,) codes of those who are served; None: everybody.
     worth: (n,) by which the values of each of them are multiplied; None: 1.
+    choice: what some of them may not be shown; None: all that they have not taken.
     """
 
     run: Path
@@ -53,6 +70,7 @@ class ListsOfRun:
     users: NDArray[np.int64] | None = None
     feedback: bool = False
     worth: Tensor | None = None
+    choice: ItemChoice | None = None
 
     def opened(self) -> tuple[Recommender, Scenario]:
         """The model that makes the lists, and the states of the users who are served."""
@@ -72,7 +90,7 @@ class ListsOfRun:
             scenario = evaluation_scenario(dataset.split, model.queue_length, self.protocol)
         if self.users is not None:
             scenario = scenario.only(torch.from_numpy(self.users))
-        return replace(scenario, worth=self.worth)
+        return _narrowed(scenario, self.worth, self.choice)
 
 
 @dataclass(frozen=True)
@@ -92,6 +110,7 @@ class ListsOfModel:
     item_table: str | None = None
     users: tuple[object, ...] | None = None
     worth: Tensor | None = None
+    choice: ItemChoice | None = None
     feedback = False
 
     def opened(self) -> tuple[Recommender, Scenario]:
@@ -118,7 +137,7 @@ class ListsOfModel:
     def scenario(self, state: ServingState) -> Scenario:
         """The states of the users who are served."""
         requests = Requests(persons_of(state, self.users, None), None, RepeatRule())
-        return replace(scenario_of(state, requests, None), worth=self.worth)
+        return _narrowed(scenario_of(state, requests, None), self.worth, self.choice)
 
 
 @dataclass(frozen=True)

@@ -145,6 +145,16 @@ class Scenario:
         """(b,) the codes of the users of some rows; they are the rows where no codes are given."""
         return rows if self.codes is None else self.codes[rows]
 
+    def without(self, rows: Tensor, items: Tensor, barred: Tensor) -> "Scenario":
+        """Where item i of `items` is not shown to the user in row i of `rows`, and more is barred.
+
+        barred: (n_items,) bool, what nobody is shown.
+        """
+        nothing = torch.zeros(self.n_users + 1, dtype=torch.int64)
+        known = self.excluded or UserItems(nothing, items[:0], self.positive.n_items)
+        every = barred if self.barred is None else self.barred | barred
+        return replace(self, excluded=known.with_pairs(rows, items), barred=every)
+
     def only(self, rows: Tensor) -> "Scenario":
         """The same for some of the users, in this order."""
         excluded = None if self.excluded is None else self.excluded.only(rows)

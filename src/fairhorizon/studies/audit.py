@@ -26,8 +26,7 @@ from fairhorizon.datasets import DataPlace, Dataset, DataSpec, item_attribute
 from fairhorizon.errors import ConfigError, DataError, NoColumnError
 from fairhorizon.evaluation.short_term import EvaluationRow, relevance
 from fairhorizon.limits.groups import attribute_values, values_of_items
-from fairhorizon.limits.language import GroupOf
-from fairhorizon.limits.measured import Showings, Verdict, limit_reached, verdicts_of
+from fairhorizon.limits.measured import Showings, Verdict, families_of, limit_reached, verdicts_of
 from fairhorizon.limits.resolved import ResolvedLimit
 from fairhorizon.metrics.fairness import (
     coverage,
@@ -553,16 +552,6 @@ def exposure_by_rank(
         everywhere = float(members[showings.items].mean())
         found.append(RankExposure(name, everywhere, tuple(shared.tolist())))
     return ByRank(tuple(total.tolist()), tuple(found))
-
-
-def families_of(limits: Sequence[ResolvedLimit]) -> list[str]:
-    """Of each limit, the one on each value of its column; of one on other groups, itself."""
-    return [
-        str(replace(one.limit, group=GroupOf(one.limit.group.column, each=True)))
-        if len(one.limit.group.values) == 1
-        else str(one)
-        for one in limits
-    ]
 
 
 @dataclass(frozen=True)
