@@ -74,7 +74,7 @@ def small_strong() -> FcpoConfig:
     """The preset `strong` in miniature, over rankers with their default settings."""
     return FcpoConfig.preset(
         "strong",
-        warm_start=("ease:recent", "itemknn:recent"),
+        warm_start=("ease:recent", "popularity"),
         adapt=False,
         patience=5,
         candidates=12,

@@ -11,15 +11,13 @@ from fairhorizon.data.splits import Split
 from fairhorizon.fcpo import serving
 from fairhorizon.fcpo.model import Fcpo
 from fairhorizon.fcpo.networks import NO_PRICE
-from fairhorizon.fcpo.serving import CLEARLY, VALIDATION_LENGTH, ActorProbabilities, better_weights
+from fairhorizon.fcpo.serving import VALIDATION_LENGTH, ActorProbabilities, better_weights
 from fairhorizon.limits.place_rule import PlaceRule
 from fairhorizon.recommenders.interactive import listed_ndcg
 from fairhorizon.recommenders.lists.features import open_menus, some_users
 from fairhorizon.recommenders.lists.item_lists import ItemLists
 from fairhorizon.simulation.feedback import Scenario, validation_scenario
 from fairhorizon.vocabulary import Protocol
-
-FIRST = (1.0, 1.0)  # weights before the training; without `adapt` they do not matter
 
 
 def weighed(model: Fcpo, weights: tuple[float, ...]) -> ItemLists:
@@ -50,57 +48,22 @@ def few_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serving, "FEWEST_USERS", 10)
 
 
-@pytest.mark.usefixtures("few_will_do")
-def test_weights_that_rank_the_wrong_way_round_are_exchanged_for_clearly_better_ones(
-    strong_model: Fcpo, market: Split
-) -> None:
-    validation = states(strong_model, market)
-    wrong = weighed(strong_model, (-1.0, -1.0))
-    better = better_weights(wrong, validation, strong_model.config, FIRST, seed=0)
-    assert better is not None
-    right = ndcg(weighed(strong_model, better), strong_model, validation)
-    assert right > CLEARLY * ndcg(wrong, strong_model, validation)
-
-
-@pytest.mark.usefixtures("few_will_do")
-def test_a_ranker_alone_is_preferred_to_a_policy_that_is_no_better(
-    strong_model: Fcpo, market: Split
-) -> None:
-    """The policy here is a ranker alone, so that ranker at least is as good."""
-    validation = states(strong_model, market)
-    for weights in ((1.0, 0.0), (0.0, 1.0)):
-        lists = weighed(strong_model, weights)
-        chosen = better_weights(lists, validation, strong_model.config, FIRST, seed=0)
-        assert chosen is not None
-        if 0.0 in chosen:
-            assert sum(weight != 0 for weight in chosen) == 1
-        before, after = (
-            ndcg(some, strong_model, validation) for some in (lists, weighed(strong_model, chosen))
-        )
-        assert after >= before - 1e-9
-
-
 def test_what_chance_makes_of_a_mean_by_hand() -> None:
-    """A deviation of 1/2 over four users is an error of 1/4, over 400 of 1/40."""
-    assert serving._error(np.array([0.0, 1.0, 1.0, 0.0])) == pytest.approx(1 / 4)
-    assert serving._error(np.tile([0.0, 1.0], 200)) == pytest.approx(1 / 40)
-
-
-def test_few_users_cannot_tell(strong_model: Fcpo, market: Split) -> None:
-    wrong = weighed(strong_model, (-1.0, -1.0))
-    assert (
-        better_weights(wrong, states(strong_model, market), strong_model.config, FIRST, 0) is None
-    )
+    """A mean of 1/2 with a deviation of 1/2: over four users the error is 1/4, so 1/5 is chance."""
+    gains = np.array([0.0, 1.0, 1.0, 0.0])
+    assert serving.by_more_than_chance(gains)
+    assert serving.by_more_than_chance(gains - 0.24)
+    assert not serving.by_more_than_chance(gains - 0.26)
 
 
 @pytest.mark.usefixtures("few_will_do")
-def test_a_policy_that_adapts_has_to_be_better_than_its_first_weights(
+def test_a_policy_has_to_be_better_than_its_first_weights(
     strong_model: Fcpo, market: Split
 ) -> None:
     validation = states(strong_model, market)
-    config = strong_model.config.model_copy(update={"adapt": True})
+    config = strong_model.config
     good, bad = (1.0, 0.5), (-1.0, -1.0)
-    assert ndcg(weighed(strong_model, good), strong_model, validation) > CLEARLY * ndcg(
+    assert ndcg(weighed(strong_model, good), strong_model, validation) > ndcg(
         weighed(strong_model, bad), strong_model, validation
     )
     for policy, first, expected in (
@@ -113,21 +76,11 @@ def test_a_policy_that_adapts_has_to_be_better_than_its_first_weights(
         assert better_weights(lists, validation, config, first, seed=0) == expected
 
 
-def test_with_few_users_a_policy_that_adapts_keeps_its_first_weights(
-    strong_model: Fcpo, market: Split
-) -> None:
-    config = strong_model.config.model_copy(update={"adapt": True})
+def test_with_few_users_the_first_weights_serve(strong_model: Fcpo, market: Split) -> None:
+    config = strong_model.config
     good, bad = (1.0, 0.5), (-1.0, -1.0)
     lists = weighed(strong_model, good)
     assert better_weights(lists, states(strong_model, market), config, bad, seed=0) == bad
-
-
-def test_without_validation_items_nothing_is_exchanged(strong_model: Fcpo, market: Split) -> None:
-    nothing = replace(market, validation=market.validation.take(np.arange(0)))
-    wrong = weighed(strong_model, (-1.0, -1.0))
-    assert (
-        better_weights(wrong, states(strong_model, nothing), strong_model.config, FIRST, 0) is None
-    )
 
 
 def test_only_so_many_users_are_asked(strong_model: Fcpo, market: Split) -> None:

@@ -98,8 +98,8 @@ class FcpoConfig(MemberSettings):
     warm_start: tuple[str, ...] = ("ridge", "ease:recent", "itemknn:recent", "popularity")
     """Rankers whose scores the actor weighs instead of item vectors; empty: start from PMF."""
     adapt: bool = True
-    """Whether the rankers' settings and first weights are chosen by the lists they give on a later
-    part of the log; if not, settings are the defaults."""
+    """Whether the rankers' settings are chosen by the lists they give on a later part of the log,
+    as their weights are; if not, settings are the defaults, and rounds are always run."""
     candidates: Positive = 40
     """Best items of each ranker and group that a softmax policy chooses from."""
     retrieval: Literal["auto", "exact", "faiss"] = "auto"

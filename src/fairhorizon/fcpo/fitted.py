@@ -188,7 +188,7 @@ class FittedPolicy:
             )
         if self.settled and config.rounds and not self.reports:
             text += "; the weights of the rankers serve: training found nothing to add"
-        elif self.settled and self.reports and config.adapt:
+        elif self.settled and self.reports:
             text += "; the first weights serve, as no round was better by more than chance"
         elif self.validation is not None:
             text += f"; validation NDCG {self.validation:.4f}"

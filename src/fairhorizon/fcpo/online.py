@@ -298,8 +298,7 @@ class OnlineFcpo:
         if isinstance(items, EnsembleItems) and self.retraining and self.retraining.due:
             ensemble = refitted_ensemble(items.panel, self.retraining.extended(), self.config)
             self.actor.items = replace(items, panel=ensemble)
-            if self.config.adapt:
-                self.actor.settle_on([*ensemble.weights, NO_PRICE])  # to go on learning from there
+            self.actor.settle_on([*ensemble.weights, NO_PRICE])  # to go on learning from there
             self.policy = None  # what it saw of the items was by the rankers before
         if self.retention is not None and self.learns_retention and self.retention.has_news:
             self.retention.learn(going_on=1)

@@ -19,7 +19,7 @@ from fairhorizon.lbfgs import minimise
 from fairhorizon.limits.place_rule import PlaceRule
 from fairhorizon.metrics.accuracy import discount
 from fairhorizon.metrics.shares import whole_showings
-from fairhorizon.rankers.candidates import CandidateSet, ScoredCandidates, weights_by_cross_entropy
+from fairhorizon.rankers.candidates import CandidateSet
 from fairhorizon.recommenders.interactive import listed_ndcg, ndcg_by_user
 from fairhorizon.recommenders.lists.chances import WeightedProbabilities, softmax_chances
 from fairhorizon.recommenders.lists.features import (
@@ -189,7 +189,6 @@ def _offers(
 # The weights were learned with rankers that knew only the earlier part of the log. With short
 # histories they may not suit rankers of the whole log: then a single ranker can be better.
 
-CLEARLY = 1.02  # times the NDCG of the policy
 BY_CHANCE = 1.0  # standard errors of a difference, paired over users
 FEWEST_USERS = 200  # fewer are too noisy
 VALIDATION_LENGTH = 20  # of the lists by which rounds and weights are judged
@@ -203,18 +202,14 @@ def better_weights(
 ) -> Weights | None:
     """Weights of the rankers that should replace the policy's; None to keep the policy.
 
-    first: the weights that the training began with. Where they were chosen by their lists, on more
-    than these items, the policy has to be better than they are by more than chance. Else a single
-    ranker, which needs no weights, is preferred if it is within chance of the best option; and then
-    weights learned on these items, if they are clearly better.
+    first: the weights that the training began with. They were chosen by their lists, on more than
+    these items, so the policy has to be better than they are by more than chance.
     """
     users = some_users(validation, MOST_USERS, torch.Generator().manual_seed(seed))
     if len(users) < FEWEST_USERS:
-        return first if config.adapt else None
+        return first
     opening = open_menus(lists.chances.items, validation, users, lists.sensitive)
     menus, queues = opening.menus, validation.queue[users]
-    if not isinstance(menus, ScoredCandidates):
-        return None
     under_limit = replace(lists, rule=PlaceRule(config.limit_in_training), spread=None)
     length = min(VALIDATION_LENGTH, len(lists.sensitive))
 
@@ -227,43 +222,14 @@ def better_weights(
         shown = replace(under_limit, chances=chances).from_menus(menus, users, queues, length)
         return ndcg_by_user(shown, users, validation)
 
-    if config.adapt:
-        gain = measured(None) - measured(first)
-        return None if by_more_than_chance(gain) else first
-    liked = liked_items(opening, validation)
-    present, together = measured(None), measured(refitted := _all_together(menus, liked))
-    alone = [(measured(weights), weights) for weights in _each_alone(menus, liked)]
-    best = max(present, together, *(values for values, _ in alone), key=np.mean)
-    for values, weights in sorted(alone, key=lambda option: -option[0].mean()):
-        if (best - values).mean() <= BY_CHANCE * _error(best - values):
-            return weights
-    gain = together - present
-    clear = together.mean() > CLEARLY * present.mean() and by_more_than_chance(gain)
-    return refitted if clear else None
+    gain = measured(None) - measured(first)
+    return None if by_more_than_chance(gain) else first
 
 
 def by_more_than_chance(differences: NDArray[np.float64]) -> bool:
     """Whether a mean of paired differences (users,) is more than its standard error above 0."""
-    return bool(differences.mean() > BY_CHANCE * _error(differences))
-
-
-def _error(differences: NDArray[np.float64]) -> float:
-    return float(differences.std() / len(differences) ** 0.5)
-
-
-def _all_together(menus: ScoredCandidates, liked: torch.Tensor) -> Weights:
-    with torch.enable_grad():
-        return weights_by_cross_entropy(menus, liked)
-
-
-def _each_alone(menus: ScoredCandidates, liked: torch.Tensor) -> list[Weights]:
-    rankers = menus.signals.shape[2] - 1
-    options = []
-    for ranker in range(rankers):
-        alone = ScoredCandidates(menus.items, menus.signals[:, :, [ranker, rankers]])
-        (weight,) = _all_together(alone, liked)
-        options.append(tuple(weight if other == ranker else 0.0 for other in range(rankers)))
-    return options
+    error = float(differences.std() / len(differences) ** 0.5)
+    return bool(differences.mean() > BY_CHANCE * error)
 
 
 # ---- Whether rounds of CPO can add anything ------------------------------------------------------

@@ -49,7 +49,6 @@ from fairhorizon.limits.place_rule import PlaceRule
 from fairhorizon.rankers.candidates import (
     ScoredCandidates,
     fit_temperature,
-    weights_by_cross_entropy,
 )
 from fairhorizon.rankers.ensemble import Ensemble
 from fairhorizon.rankers.mf import Mf
@@ -307,19 +306,15 @@ class Training:
         self.no_rounds = ""  # why the first weights serve without any round, in words
 
     def weigh_rankers(self) -> None:
-        """Begin with the weights that make what users liked later on most likely.
+        """Begin with weights that make what users liked later on most likely.
 
-        Weights that were chosen on the log by the lists they give keep their ratios.
+        The ratios of the weights were chosen by the lists that they give, and stay.
         """
         episodes = self.episodes
-        if isinstance(episodes, SoftmaxEpisodes) and isinstance(
-            episodes.opening.menus, ScoredCandidates
-        ):
-            menus, liked = episodes.opening.menus, episodes.liked()
-            if self.config.adapt and self.ensemble is not None:
-                self.weigh(fit_temperature(self.ensemble.weights, menus, liked))
-            else:
-                self.weigh(weights_by_cross_entropy(menus, liked))
+        if isinstance(episodes, SoftmaxEpisodes) and self.ensemble is not None:
+            candidates = episodes.opening.menus
+            assert isinstance(candidates, ScoredCandidates)
+            self.weigh(fit_temperature(self.ensemble.weights, candidates, episodes.liked()))
 
     def weigh(self, weights: Sequence[float]) -> None:
         """Begin with these weights of the rankers, one for each of the ensemble."""

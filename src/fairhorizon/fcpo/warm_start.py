@@ -27,13 +27,10 @@ from fairhorizon.rankers.candidates import (
 from fairhorizon.rankers.ensemble import (
     Ensemble,
     EnsembleTask,
-    FitJob,
     Ready,
     draft_of,
-    fit_all,
     fit_ensemble,
 )
-from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.recommenders.base import Fitted, LogPart
 from fairhorizon.recommenders.progress import Listener
 from fairhorizon.settings import SettingsError
@@ -54,7 +51,7 @@ class WarmStart:
     """The rankers that a policy learns with, and those that it serves with."""
 
     learning: Ensemble
-    serving: Ensemble | None = None  # None: fitted when the training is over
+    serving: Ensemble
 
     def searched(self, split: Split, config: FcpoConfig, listener: Listener) -> "WarmStart":
         """With candidates that are looked up, in a catalogue that is large enough for it."""
@@ -67,19 +64,24 @@ class WarmStart:
             listener.stage("every item is scored (pip install 'fairhorizon[scale]' for FAISS)")
             return self
         learning = _searched(self.learning, split, config, listener)
-        if self.serving is None or self.serving.rankers == self.learning.rankers:
-            return WarmStart(learning, self.serving and learning)
+        if self.serving.rankers == self.learning.rankers:
+            return WarmStart(learning, learning)
         return WarmStart(learning, self.serving.with_searches(learning.searches))
 
 
 def fit_warm_start(
     split: Split, config: FcpoConfig, seed: int, fitted: Fitted, listener: Listener
 ) -> WarmStart:
-    """Fit the rankers of the settings; all weights are equal, or those that suit the log."""
-    drafts = config.drafts(RANKERS, config.warm_start, split, seed)
-    if not config.adapt:
-        start = _unweighed(drafts, split, config, fitted, listener)
-        return start.searched(split, config, listener)
+    """Fit the rankers of the settings, weighed by what each adds to the lists.
+
+    Their settings are chosen on the log too, where the settings of FCPO say so (adapt).
+    """
+    if config.refits_rankers and not len(earlier_part(split).train):
+        raise DataError(
+            f"{split.name or 'the split'} has no user with two training items, an earlier one "
+            "for the rankers and a later one to learn from",
+            remedy="give more, or fit fcpo:paper",
+        )
     task = EnsembleTask(
         split,
         config.protocol,
@@ -89,8 +91,18 @@ def fit_warm_start(
         on_stage=listener.stage,
         on_epoch=listener.epoch,
     )
-    start = _selected(drafts, task, config, listener)
-    return start.searched(split, config, listener)
+    if config.adapt:
+        listener.stage(
+            f"{split.name}: choosing settings of the rankers on a part of the training log"
+        )
+    drafts = config.drafts(RANKERS, config.warm_start, split, seed)
+    fit = fit_ensemble(drafts, task, config.given_to if config.adapt else None)
+    for line in fit.whole.summary:
+        listener.stage(line)
+    learning = fit.whole
+    if config.refits_rankers and fit.earlier is not None:
+        learning = fit.earlier
+    return WarmStart(learning, fit.whole).searched(split, config, listener)
 
 
 def _searched(ensemble: Ensemble, split: Split, config: FcpoConfig, listener: Listener) -> Ensemble:
@@ -112,59 +124,18 @@ def _searched(ensemble: Ensemble, split: Split, config: FcpoConfig, listener: Li
     return replace(ensemble, searches=tuple(searches))
 
 
-def _unweighed(
-    drafts: Sequence[Ranker[Any]],
-    split: Split,
-    config: FcpoConfig,
-    fitted: Fitted,
-    listener: Listener,
-) -> WarmStart:
-    """Each ranker with its default settings, all with the same weight.
-
-    They are fitted on the earlier part of the log if the rest is to be unseen.
-    """
-    seen, words, part = split, "the", LogPart.WHOLE
-    if config.refits_rankers:
-        seen, words, part = earlier_part(split), "the earlier part of the", LogPart.EARLIER
-    _check_length(seen, split)
-    names = ", ".join(draft.method for draft in drafts)
-    listener.stage(f"{split.name}: fitting {names} on {words} training log")
-    ready = of_part(fitted, part)
-    fits = fit_all([FitJob(draft, seen, ready) for draft in drafts], listener.epoch)
-    rankers = tuple(ranker for ranker in fits if ranker is not None)
-    return WarmStart(Ensemble(rankers, (1.0,) * len(rankers)))
-
-
-def _selected(
-    drafts: Sequence[Ranker[Any]], task: EnsembleTask, config: FcpoConfig, listener: Listener
-) -> WarmStart:
-    """Each ranker with the settings that suit the log, weighed by what it adds to the lists."""
-    split = task.split
-    if config.refits_rankers:
-        _check_length(earlier_part(split), split)
-    listener.stage(f"{split.name}: choosing settings of the rankers on a part of the training log")
-    fit = fit_ensemble(drafts, task, config.given_to)
-    for line in fit.whole.summary:
-        listener.stage(line)
-    if not config.refits_rankers or fit.earlier is None:
-        return WarmStart(fit.whole, fit.whole)
-    return WarmStart(fit.earlier, fit.whole)
-
-
 def refitted_ensemble(ensemble: Ensemble, split: Split, config: FcpoConfig) -> Ensemble:
-    """The same rankers fitted again; with settings and weights that suit this log, or those before.
+    """The same rankers fitted again, with weights, and settings (adapt), that suit this log.
 
     A ranker that adds nothing now stays, without weight: it may add something later.
     """
-    if not config.adapt:
-        return ensemble.refitted(split)
     seed = ensemble.rankers[0].seed
     drafts = [
         draft_of(type(ranker), config.given_to(ranker.method), config.protocol, seed)
         for ranker in ensemble.rankers
     ]
     task = EnsembleTask(split, config.protocol, seed)
-    chosen = fit_ensemble(drafts, task, config.given_to).whole
+    chosen = fit_ensemble(drafts, task, config.given_to if config.adapt else None).whole
     ready = {ranker.method: ranker for ranker in chosen.rankers}
     weights = dict(zip(ready, chosen.weights, strict=True))
     fits = [ready.get(draft.method) or draft.fit(split) for draft in drafts]
@@ -173,15 +144,6 @@ def refitted_ensemble(ensemble: Ensemble, split: Split, config: FcpoConfig) -> E
         rankers=tuple(fits),
         weights=tuple(weights.get(ranker.method, 0.0) for ranker in fits),
     )
-
-
-def _check_length(seen: Split, split: Split) -> None:
-    if not len(seen.train):
-        raise DataError(
-            f"{split.name or 'the split'} has no user with two training items, an earlier one "
-            "for the rankers and a later one to learn from",
-            remedy="give more, or fit fcpo:paper",
-        )
 
 
 def of_part(fitted: Fitted, part: LogPart) -> Ready:

@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -188,6 +189,8 @@ def fcpo(market: Split, small_strong: FcpoConfig, model: Ranked) -> Fcpo:
         "spread_cost": 1.0,  # all the way, as `lists` does
     }
     policy = Fcpo(small_strong.model_copy(update=changes), seed=0).fit(market)
+    # as of a ranker alone, whose accuracy nobody measures
+    policy.policy_.ensemble = replace(policy.policy_.ensemble, ndcg=())
     policy.policy_.actor.settle_on([model.sharpness_, NO_PRICE])
     return policy
 
