@@ -58,7 +58,7 @@ INSIDE = {
         ("model",),
     ),
     "service": (
-        ("settings",),
+        ("settings", "client"),
         ("store",),
         ("budget",),
         ("replica",),

@@ -74,7 +74,6 @@ NOT_RUN = {
         (
             "fairhorizon audit export/lists.parquet --data export/feedback.parquet "
             "--ignore-unknown --limit 'popular<=0.4'",
-            "fairhorizon fit fcpo --data export/feedback.parquet --all --out runs/next",
             "fairhorizon export --database shop.db --type take --out export",
             "fairhorizon fit fcpo --data export/feedback.parquet --answers export/answers.parquet "
             "--away 14 --all --out runs/next",
@@ -90,6 +89,15 @@ NOT_RUN = {
             "fairhorizon ledger",
         ),
         "needs what only a service that has served makes; tests/service/moving does",
+    ),
+    **dict.fromkeys(
+        (
+            "fairhorizon export --database runs/shop/service.db --with-log --out nightly/data",
+            "fairhorizon fit fcpo --data nightly/data/log.parquet --item-table "
+            "nightly/data/items.parquet --limit 'seller=small>=0.3' --all --out nightly/model "
+            "--promote http://127.0.0.1:8088",
+        ),
+        "needs a service at work; tests/service/test_every_night.py has one",
     ),
     **dict.fromkeys(
         (

@@ -87,6 +87,15 @@ def fit(
             show_default="14",
         ),
     ] = None,
+    promote: Annotated[
+        str | None,
+        typer.Option(
+            "--promote",
+            metavar="URL",
+            help="Let the service at this address serve the model from now on; with --all. "
+            "FAIRHORIZON_KEY holds its key, of role admin.",
+        ),
+    ] = None,
     verbose: Annotated[
         bool,
         typer.Option(
@@ -147,6 +156,8 @@ def fit(
     chosen, model = make(method, given, level, preset, seed or 0)
     asked = limits.with_level(asked, chosen, spec, alone=whole)
     keeps_checkpoints = model.capabilities.resume and not whole
+    if promote is not None and not whole:
+        raise typer.BadParameter("a model to serve knows all of its log: give --all")
     if not resume:
         refuse_used(out, "continue with --resume, or " if keeps_checkpoints else "")
     with claimed(out), Progress(verbose=verbose) as progress:
@@ -160,6 +171,10 @@ def fit(
         model = fitted(model, spec, dataset, progress, kept)
         store(out, model, chosen, spec, asked, record)
     present(model, out, dataset.log.name)
+    if promote is not None:
+        from fairhorizon.service.client import promote as promote_on
+
+        promote_on(promote, out, typer.echo)
 
 
 def given_answers(

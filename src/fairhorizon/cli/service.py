@@ -19,7 +19,7 @@ from fairhorizon.vocabulary import ListValue
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from fairhorizon.service.admin.bulk_load import LoadedRows
+    from fairhorizon.service.admin.bulk_load import FileColumns, LoadedRows
     from fairhorizon.service.budget.recount import Recount
     from fairhorizon.service.settings import ServiceSettings
 
@@ -137,7 +137,7 @@ def serve(
         from fairhorizon.service.serving import serve as serve_until_stopped
     if (tls_certificate is None) != (tls_key is None):
         raise typer.BadParameter("a certificate and its key go together", param_hint="--tls-key")
-    settings, limits = _configured(config)
+    settings, limits, items = _configured(config)
     if value is not None:
         settings = settings.model_copy(update={"value": value})
     serve_until_stopped(
@@ -145,6 +145,7 @@ def serve(
         settings,
         run=run,
         limits=tuple(limit or limits),
+        items=items,
         address=Address(host, port, tls_certificate, tls_key),
         workers=workers,
         say=lambda line: typer.echo(line, err=True),
@@ -161,18 +162,31 @@ def _url(database: str | None, file: Path | None, run: Path | None) -> str:
     return str(run / "service.db")
 
 
-def _configured(file: Path | None) -> "tuple[ServiceSettings, tuple[str, ...]]":
-    """The settings of the service and the limits that a config file has."""
+def _configured(
+    file: Path | None,
+) -> "tuple[ServiceSettings, tuple[str, ...], tuple[Path, FileColumns] | None]":
+    """The settings of the service, the limits and the item table that a config file has."""
     from fairhorizon.service.settings import ServiceSettings
     from fairhorizon.settings import SettingsError, changed
 
     if file is None:
-        return ServiceSettings(), ()
+        return ServiceSettings(), (), None
     from fairhorizon.config_file import read_config
+    from fairhorizon.data.tables import UTF_8
 
     content = read_config(file)
+    items = None
+    if content.groups.item_table is not None:
+        with needs_service("serve"):
+            from fairhorizon.service.admin.bulk_load import FileColumns
+        columns = FileColumns(
+            item=content.columns.item,
+            encoding=content.data.encoding or UTF_8,
+            separator=content.data.separator,
+        )
+        items = Path(content.groups.item_table), columns
     try:
-        return changed(ServiceSettings(), content.service), content.limits
+        return changed(ServiceSettings(), content.service), content.limits, items
     except SettingsError as error:
         raise ConfigError(f"{file} [service]: {error}") from None
 
@@ -409,6 +423,14 @@ def export(
             show_default="dislike, hide, report",
         ),
     ] = None,
+    with_log: Annotated[
+        bool,
+        typer.Option(
+            "--with-log",
+            help="Also write log.parquet, the log of the model that is served and all that users "
+            "took since, and items.parquet: what the next `fit` needs.",
+        ),
+    ] = False,
 ) -> None:
     """Write what was shown and what users did, as one state of the database.
 
@@ -430,7 +452,8 @@ def export(
     seen = tuple(read or ServiceSettings().read)
     disliked = tuple(negative or ServiceSettings().negative)
     with existing(database) as source, claimed(out):
-        found = write(source, out, Wanted(first, last, tuple(types or ()), seen, disliked))
+        wanted = Wanted(first, last, tuple(types or ()), seen, disliked, with_log)
+        found = write(source, out, wanted)
     for name, rows in found.rows.items():
         typer.echo(f"{out / name}: {rows:,} rows")
     if len(found.types) > 1:

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from fairhorizon.errors import ConfigError, FairHorizonError
+from fairhorizon.service.admin.bulk_load import FileColumns, read_items
 from fairhorizon.service.admin.set_up import set_up
 from fairhorizon.service.monitoring.alerts import check_address
 from fairhorizon.service.settings import ServiceSettings
@@ -52,6 +53,7 @@ def serve(
     *,
     run: Path | None,
     limits: tuple[str, ...],
+    items: tuple[Path, FileColumns] | None = None,
     address: Address,
     workers: int,
     say: Callable[[str], None],
@@ -59,6 +61,7 @@ def serve(
     """Serve until it is told to stop.
 
     url: of the database.  say: receives lines for whoever has started it.
+    items: a table of items, whose columns limits may be about, and how it is read.
     """
     torch.set_num_threads(1)  # workers share the cores
     # In a process of its own: workers are forked, and neither connections nor the threads that
@@ -67,7 +70,7 @@ def serve(
         tempfile.TemporaryDirectory(prefix="fairhorizon-metrics-") as folder,
         ProcessPoolExecutor(1, mp_context=get_context("fork")) as first,
     ):
-        filling = first.submit(_prepared, url, settings, run, limits, address)
+        filling = first.submit(_prepared, url, settings, run, limits, items, address)
         os.environ[METRICS_FOLDER] = folder
         import fairhorizon.service.app  # noqa: F401  # it reads the variable
 
@@ -87,7 +90,12 @@ def serve(
 
 
 def _prepared(
-    url: str, settings: ServiceSettings, run: Path | None, limits: tuple[str, ...], address: Address
+    url: str,
+    settings: ServiceSettings,
+    run: Path | None,
+    limits: tuple[str, ...],
+    items: tuple[Path, FileColumns] | None,
+    address: Address,
 ) -> tuple[list[str], str]:
     """Set the database up, and see that it is safe to serve it at this address.
 
@@ -97,7 +105,8 @@ def _prepared(
     try:
         if settings.webhook is not None:
             check_address(settings.webhook)
-        notes = set_up(database, settings, run=run, asked=limits)
+        table = [] if items is None else read_items(*items)
+        notes = set_up(database, settings, run=run, asked=limits, described=table)
         _check_safe(database, address)
     except FairHorizonError as error:
         return [], str(error)

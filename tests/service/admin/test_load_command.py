@@ -1,6 +1,7 @@
 """fairhorizon load: files into the service's database."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -9,13 +10,14 @@ import sqlalchemy as sa
 
 from fairhorizon.cli.app import run
 from fairhorizon.service.admin import bulk_load
-from fairhorizon.service.admin.bulk_load import BulkLoad, FileColumns, read_log
+from fairhorizon.service.admin.bulk_load import BulkLoad, FileColumns, add_labels, read_log
 from fairhorizon.service.store.catalogue import (
     Item,
     User,
     find_user,
     forget_user,
     page_of_items,
+    put_items,
     remove_item,
 )
 from fairhorizon.service.store.database import Database
@@ -283,3 +285,23 @@ def test_a_password_is_never_printed(
 def test_nothing_to_load_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["load", "--database", str(tmp_path / "new.db")]) == 1
     assert "nothing to load (give --items, --users or --log FILE)" in capsys.readouterr().err
+
+
+def test_labels_of_a_table_go_to_items_and_nothing_else_is_changed(database: Database) -> None:
+    prepare(database)
+    hidden = Item("a", hidden=True, categories=("red",), labels={"title": "Lamp", "kind": "k1"})
+    with database.writing() as connection:
+        put_items(database, connection, [hidden, Item("b", labels=["word"]), Item("gone")])
+        remove_item(database, connection, "gone")
+    table = [Item(one, categories=("blue",), labels={"kind": "k2"}) for one in ("a", "b", "new")]
+    add_labels(database, [*table, Item("gone", labels={"kind": "k2"})])
+    with database.reading() as connection:
+        generation = read_state(database, connection).generation
+        found = {one.id: one for one in page_of_items(connection, "", 10)}
+    assert found["a"] == replace(hidden, labels={"title": "Lamp", "kind": "k2"})
+    assert found["b"].labels == {"kind": "k2"}
+    assert found["new"] == table[2]
+    assert "gone" not in found
+    add_labels(database, table)  # as at the next start
+    with database.reading() as connection:
+        assert read_state(database, connection).generation == generation

@@ -8,7 +8,7 @@ by their id or, as events, by their content, so loading the same file again adds
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -331,6 +331,28 @@ class BulkLoad:
             with self.database.reading() as connection:
                 self._forgotten = forgotten_users(connection)
         return user in self._forgotten
+
+
+def add_labels(database: Database, some: Sequence[Item]) -> None:
+    """Insert items that are not there, and put the labels of the others to those that they have.
+
+    A service does this whenever it starts with a table of items. What was changed since stays:
+    whether an item is hidden or deleted, its categories and its other labels.
+    """
+    for begin in range(0, len(some), BLOCK):
+        block = some[begin : begin + BLOCK]
+        with database.writing() as connection:
+            there = {row.id: row for row in _known(connection, items, [one.id for one in block])}
+            changed = [one for one in block if one.id not in there]
+            for one in block:
+                row = there.get(one.id)
+                if row is None or row.deleted:
+                    continue
+                before = row.labels if isinstance(row.labels, Mapping) else {}
+                labels = {**before, **(one.labels or {})}
+                if labels != before:
+                    changed.append(replace(Item.from_row(row), labels=labels))
+            put_items(database, connection, changed)
 
 
 def _known(connection: Connection, table: sa.Table, ids: Sequence[str]) -> list[Any]:

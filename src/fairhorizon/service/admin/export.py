@@ -12,16 +12,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from fairhorizon.files import write_atomically, written_together
+from fairhorizon.model.model import Model
+from fairhorizon.service.replica.snapshot import loaded
+from fairhorizon.service.store.catalogue import forgotten_users, items_changed_since
 from fairhorizon.service.store.database import BLOCK, Database, in_blocks
 from fairhorizon.service.store.schema import confirmations, feedback, lists
+from fairhorizon.service.store.state import model_row, read_state
 
 LISTS, IMPRESSIONS, FEEDBACK = "lists.parquet", "impressions.parquet", "feedback.parquet"
 ANSWERS = "answers.parquet"
+LOG, ITEMS = "log.parquet", "items.parquet"
 LISTS_AT_ONCE = BLOCK // 10  # a list has some ten places
 TICK = 1e-6  # seconds between two lists that were recorded together
 
@@ -67,6 +73,14 @@ DONE: dict[str, Any] = {
 }
 
 
+LOGGED: dict[str, Any] = {
+    "user": pl.String,
+    "item": pl.String,
+    "timestamp": pl.Float64,
+    "rating": pl.Float64,
+}
+
+
 @dataclass(frozen=True)
 class Wanted:
     """What to export.
@@ -75,6 +89,8 @@ class Wanted:
     types: of the feedback in its own file; none: all.
     read: types that only say that an item was seen.
     negative: types that say that it was not liked.
+    with_log: also the log of the model that is served with all that users took since, and the
+        items, as `fit` reads them.
     """
 
     begin: float | None = None
@@ -82,6 +98,7 @@ class Wanted:
     types: tuple[str, ...] = ()
     read: tuple[str, ...] = ()
     negative: tuple[str, ...] = ()
+    with_log: bool = False
 
     def within(self, time: sa.ColumnElement[float]) -> list[sa.ColumnElement[bool]]:
         after = [] if self.begin is None else [time >= self.begin]
@@ -124,7 +141,7 @@ class ParquetParts:
 
 
 def export(database: Database, folder: Path, wanted: Wanted) -> Exported:
-    """Write the four files, all of them or none."""
+    """Write the four files, with_log six; all of them or none."""
     found = Exported()
     with tempfile.TemporaryDirectory(dir=folder, prefix=".export-") as room:
         schemas = {LISTS: SHOWN, IMPRESSIONS: ANSWERED, FEEDBACK: DONE, ANSWERS: LIKED}
@@ -132,7 +149,11 @@ def export(database: Database, folder: Path, wanted: Wanted) -> Exported:
         with database.reading() as connection:
             _showings(connection, wanted, parts)
             _events(connection, wanted, parts[FEEDBACK], found.types)
+            tables = _log_and_items(database, connection, wanted) if wanted.with_log else {}
         with written_together():
+            for name, table in tables.items():
+                write_atomically(folder / name, table.write_parquet)
+                found.rows[name] = len(table)
             for name, one in parts.items():
                 one.write(folder / name)
                 found.rows[name] = one.rows
@@ -239,6 +260,64 @@ def _events(
                 for row in block
             ]
         )
+
+
+def _log_and_items(
+    database: Database, connection: Connection, wanted: Wanted
+) -> dict[str, pl.DataFrame]:
+    """The log to fit the next model on, and the items with everything limits may be about."""
+    number = read_state(database, connection).model_id
+    model = None if number is None else loaded(model_row(connection, number).folder)
+    gone = forgotten_users(connection)
+    chosen = [feedback.c.type.not_in((*wanted.read, *wanted.negative))]
+    if wanted.types:
+        chosen = [feedback.c.type.in_(wanted.types)]
+    query = sa.select(feedback.c.user_id, feedback.c.item_id, feedback.c.time, feedback.c.value)
+    rows = [
+        (row.user_id, row.item_id, row.time, row.value)
+        for row in connection.execute(query.where(*chosen).order_by(feedback.c.id))
+    ]
+    events = pl.DataFrame(rows, schema=LOGGED, orient="row")
+    log = events if model is None else pl.concat([_log_of(model), events])
+    left_out = [one for one in log["user"].unique().to_list() if one in gone]
+    log = log.filter(~pl.col("user").is_in(left_out))
+    # A model of last night has the events until then in its log already.
+    log = log.unique(["user", "item", "timestamp"], keep="first", maintain_order=True)
+    return {LOG: log.sort("timestamp", maintain_order=True), ITEMS: _items(connection)}
+
+
+def _log_of(model: Model) -> pl.DataFrame:
+    """The log that a model was fitted on, with ids as text and every time that a row was repeated.
+
+    A log without times is before all events, in its own order.
+    """
+    log = model.state.catalogue.log
+    times = np.arange(len(log)) - len(log) if log.timestamps is None else log.timestamps
+    users, items, ratings = log.users, log.items, log.ratings
+    values = np.ones(len(log)) if ratings is None else ratings
+    if log.weights is not None:
+        values = log.weights
+    if log.repeated is not None and log.repeated.timestamps is not None:
+        more = log.repeated
+        users, items = np.r_[users, more.users], np.r_[items, more.items]
+        times, values = np.r_[times, more.timestamps], np.r_[values, more.weights]
+    columns = (
+        *(log.user_ids[users].astype(str), log.item_ids[items].astype(str)),
+        *(times.astype(np.float64), values.astype(np.float64)),
+    )
+    frame = dict(zip(LOGGED, columns, strict=True))
+    return pl.DataFrame(frame, schema=LOGGED).fill_nan(None)
+
+
+def _items(connection: Connection) -> pl.DataFrame:
+    rows = [
+        {**item.columns(), "item": item.id}
+        for item, is_there in items_changed_since(connection, -1)
+        if is_there
+    ]
+    names = sorted({name for row in rows for name in row} - {"item"})
+    schema = dict.fromkeys(("item", *names), pl.String)
+    return pl.DataFrame(rows, schema=schema).sort("item")
 
 
 class _Alongside:

@@ -10,6 +10,7 @@ from fairhorizon.data.named_sets import NamedColumns
 from fairhorizon.errors import ConfigError, FairHorizonError
 from fairhorizon.limits.language import Limit
 from fairhorizon.model.model import Model
+from fairhorizon.service.admin.bulk_load import add_labels
 from fairhorizon.service.budget.rules import UNIT, Window, check_served
 from fairhorizon.service.replica.snapshot import SnapshotLoader, check_bound, loaded, popular_now
 from fairhorizon.service.settings import ServiceSettings
@@ -45,9 +46,11 @@ def set_up(
     *,
     run: Path | None = None,
     asked: Sequence[str] = (),
+    described: Sequence[Item] = (),
 ) -> list[str]:
     """Prepare a database, serve a run if none is served, and create limits that are asked for.
 
+    described: items of a table, with labels that limits may be about.
     asked: limits; where a new database is given none, those of the run.
     Returns notes on what was done or left.
     """
@@ -68,6 +71,8 @@ def set_up(
                 f"model {state.model_id} goes on being served; {run} is model {number} "
                 f"(POST /v1/models/{number}/promote)"
             )
+    # After those of the model, which are only added where items are new; before the limits.
+    add_labels(database, described)
     check_value(database, settings)
     if state.epoch == 0:
         relabel(database)
