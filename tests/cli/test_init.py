@@ -28,11 +28,12 @@ seed = 0
 
 # Limits on what is shown (docs/limits.md). The popular items, a fifth of the catalogue, have
 # {popular} % of the training log; their limit is halfway between that and a fifth.
+# weights=log: a showing counts 1 / log2(1 + rank), so that a limit is not kept by the last places.
 limits = [
-    "popular<={share}",
+    "popular<={share};weights=log",
     # seller has 3 values, and those named here have {tiny} % of the log. A floor of half
     # of that keeps a ranking from showing them less and less. Remove the # in front to ask for it.
-    # "seller=Tiny>={floor}",
+    # "seller=Tiny>={floor};weights=log",
 ]
 
 [data]

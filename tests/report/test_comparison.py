@@ -176,6 +176,21 @@ def test_significance_three_ways():
     assert '<td class="number" data-value="0.00012">&lt;0.001</td>' in html
 
 
+def test_one_method_against_all_others_is_a_table_of_its_own(make_row, tmp_path):
+    against = [replace(TEST, best="ease", second=name) for name in ("sasrec", "mf")]
+    write_comparison(tmp_path, [make_row("mf")], [TEST], ks=(20,), against=against)
+    table = (tmp_path / "table.md").read_text(encoding="utf-8")
+    assert "ease against each other method\n\n| Metric | Method | Rival |" in table
+    assert [
+        line.split(" | ")[1:3] for line in table.splitlines() if "| ndcg@20 | ease" in line
+    ] == [
+        ["ease", "sasrec"],
+        ["ease", "mf"],
+    ]
+    content = json.loads((tmp_path / "comparison.json").read_text(encoding="utf-8"))
+    assert [test["second"] for test in content["against"]] == ["sasrec", "mf"]
+
+
 def test_a_report_is_for_programs_documents_and_browsers(make_row, tmp_path):
     rows = [make_row("mf", protocol=Protocol.PAPER, metrics={"ndcg@20": Spread()})]
     copy = tmp_path / "copy.json"

@@ -36,10 +36,10 @@ def test_columns_numbers_and_limits(tmp_path: Path) -> None:
     assert found.others == ("price", "seller", "note")
     # of each user's first 3 of 5 interactions, which are a, b and one other
     assert found.popular_of_log == pytest.approx(2 / 3)
-    assert (str(found.popular), found.popular_binds) == ("popular<=0.4", True)
+    assert (str(found.popular), found.popular_binds) == ("popular<=0.4;weights=log", True)
     # i and j have 3 of 8 places of 8 users in turns: 6 of 40; a price and a note are no groups
     (floor,) = found.floors
-    assert (str(floor.limit), floor.n_values) == ("seller=Tiny>=0.07", 2)
+    assert (str(floor.limit), floor.n_values) == ("seller=Tiny>=0.07;weights=log", 2)
     assert floor.of_log == pytest.approx(6 / 40)
 
 
@@ -50,7 +50,7 @@ def test_a_table_of_items(tmp_path: Path) -> None:
     table.write_text("\n".join(["sku,title,genre", *rows]) + "\n", encoding="utf-8")
     found = propose(str(written(tmp_path)), {}, table, None)
     assert found.item_columns == ("title", "genre")
-    assert [str(one.limit) for one in found.floors] == ["genre=Drama>=0.2"]
+    assert [str(one.limit) for one in found.floors] == ["genre=Drama>=0.2;weights=log"]
     assert found.floors[0].of_log == pytest.approx(16 / 40)
 
 
@@ -62,7 +62,7 @@ def test_a_log_without_header_has_columns_by_position(tmp_path: Path) -> None:
     assert dict(found.columns) == {"user": 0, "item": 1, "rating": 2, "timestamp": 3}
     # every item is taken as often as any other: a fifth of the items has a fifth of the log
     assert found.popular_of_log == pytest.approx(0.2)
-    assert (str(found.popular), found.popular_binds) == ("popular<=0.2", False)
+    assert (str(found.popular), found.popular_binds) == ("popular<=0.2;weights=log", False)
 
 
 def test_a_named_set_has_no_columns() -> None:

@@ -17,11 +17,11 @@ from fairhorizon.datasets import DataSpec
 from fairhorizon.errors import ConfigError, FairHorizonError
 from fairhorizon.evaluation.short_term import evaluate
 from fairhorizon.methods import Method, load_method
-from fairhorizon.metrics.significance import paired_t_test
+from fairhorizon.metrics.significance import holm, paired_t_test
 from fairhorizon.metrics.spread import Spread
 from fairhorizon.parallel.engine import HERE, Processes
 from fairhorizon.recommenders.ranked.model import Ranked
-from fairhorizon.studies.compare import curves, significance, summary_rows, swept
+from fairhorizon.studies.compare import against_all, curves, significance, summary_rows, swept
 from fairhorizon.studies.rows import StudyRow, summary_row
 from fairhorizon.studies.study import Study, Task
 from fairhorizon.vocabulary import Mode, Protocol
@@ -322,6 +322,17 @@ def test_the_best_is_tested_against_the_runner_up_over_users(study: Study) -> No
     p = paired_t_test(recalls(test.best), recalls(test.second))
     assert test.t_test == pytest.approx(p)
     assert significance(study, wanted[:1], [0]) == []
+    # one against all others: a line per rival and metric, corrected for all of them together
+    against = against_all(study, wanted[1], wanted, [0, 1])
+    rivals = ("bpr", "popularity+quota@0")
+    assert [(one.metric, one.best, one.second) for one in against] == [
+        (name, "popularity", rival) for name in names for rival in rivals
+    ]
+    means = {row.method: row.metrics["recall@5"].mean or 0 for row in rows}
+    assert against[0].difference == pytest.approx(means["popularity"] - means["bpr"])
+    assert against[0].t_test == pytest.approx(paired_t_test(recalls("popularity"), recalls("bpr")))
+    corrected = holm([one.t_test for one in against])
+    assert [one.t_test_corrected for one in against] == pytest.approx(corrected)
 
 
 def test_the_second_is_no_re_ranking_of_the_best(study: Study) -> None:
@@ -339,7 +350,7 @@ def test_the_second_is_no_re_ranking_of_the_best(study: Study) -> None:
         assert "bpr+quota@0" in (test.best, test.second)
 
 
-def test_a_dial_is_swept_and_its_rows_are_sorted_by_level() -> None:
+def test_a_method_is_swept_over_its_levels_and_its_rows_are_sorted_by_level() -> None:
     assert swept(Method("ease")) == [Method("ease")]
     assert swept(Method("ease", "quota", 0.3)) == [Method("ease", "quota", 0.3)]
     levels = [method.level for method in swept(Method("ease", "penalty"))]

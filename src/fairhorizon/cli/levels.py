@@ -102,7 +102,6 @@ def levels(
     from fairhorizon.report import levels as report
     from fairhorizon.studies import levels as experiment
     from fairhorizon.studies.level_search import methods_at_limits
-    from fairhorizon.studies.levels import LevelResults, gains, limit_rows, user_traits, who_pays
     from fairhorizon.studies.study import Study
 
     reading = options.reader(
@@ -123,22 +122,11 @@ def levels(
         options.chosen_engine(jobs, engine_name, address, threads) as engine,
         opened(study, None if k is None else [k], json_file, options.LONGEST) as study,
     ):
-        (length,) = study.ks
         run(study, chosen, limits, runs, tries, engine)
         found = methods_at_limits(study, chosen, limits, runs, tries=tries)
         rows = experiment.level_rows(study, found, runs)
         run_without_limit(study, found, rows, runs, engine)
-        ndcg_of, parts_of = experiment.ndcg_of(study, runs), experiment.parts_of(study)
-        dataset = study.dataset()
-        traits = user_traits(dataset.split.train, dataset.sensitive)
-        results = LevelResults(
-            rows,
-            gains(found, rows, ndcg_of, parts_of, length),
-            who_pays(found, rows, ndcg_of, traits, length),
-            length,
-            spec.group_name,
-            list(limit_rows(study, found, runs)),
-        )
+        results = experiment.level_results(study, found, rows, runs)
         command = options.typed_command(context)
         report.write_levels(out, results, command=command, json_file=json_file)
     Console().print(report.levels_table(results))

@@ -55,6 +55,15 @@ def compare(
     data: options.Data,
     methods: Annotated[str | None, options.methods_option(COMPARED)] = None,
     limit: options.StudiedLimits = None,
+    against: Annotated[
+        str | None,
+        typer.Option(
+            "--against",
+            metavar="METHOD",
+            help="Also test this method against each other one, with Holm's correction for all "
+            "of these tests together.",
+        ),
+    ] = None,
     k: options.Lengths = None,
     seeds: options.Seeds = 5,
     protocol: options.ProtocolOption = Protocol.STANDARD,
@@ -94,7 +103,7 @@ def compare(
 
     from fairhorizon.report import comparison as report
     from fairhorizon.report.limits import methods_table
-    from fairhorizon.studies.compare import significance, summary_rows
+    from fairhorizon.studies.compare import against_all, significance, summary_rows
     from fairhorizon.studies.study import Study, study_limits
 
     reading = options.reader(
@@ -107,6 +116,9 @@ def compare(
     by_method = options.study_settings(context, settings_files, settings)
     study = Study(out, spec, protocol, mode, (), by_method, cache_dir)
     chosen, typed = parse_methods(methods, COMPARED), options.parse_lengths(k)
+    one = None if against is None else parse_methods(against, (), option="--against")[0]
+    if one is not None and one not in chosen:
+        chosen.append(one)
     with (
         options.chosen_engine(jobs, engine_name, address, threads) as engine,
         opened(study, typed, json_file) as study,
@@ -115,6 +127,7 @@ def compare(
         run_study(study, chosen, range(seeds), engine)
         rows = summary_rows(study, chosen, range(seeds))
         tests = significance(study, chosen, range(seeds))
+        all_others = [] if one is None else against_all(study, one, chosen, range(seeds))
         reached = study_limits(study, chosen, range(seeds))
         report.write_comparison(
             out,
@@ -125,12 +138,15 @@ def compare(
             command=options.typed_command(context),
             json_file=json_file,
             limits=reached,
+            against=all_others,
         )
     console = Console()
     paper = report.measured_as_in_paper(rows, spec.group_name)
     console.print(report.comparison_table(rows, ks=ks, paper=paper, group=spec.group_name))
     if tests:
         console.print(report.significance_table(tests))
+    if all_others:
+        console.print(report.significance_table(all_others, against_all=True))
     if reached:
         console.print(methods_table(reached))
     print_notes(rows)
@@ -367,16 +383,18 @@ def open_or_make(data: str, encoding: str, cache_dir: Path | None) -> "tuple[Dat
 # ---- what studies share
 
 
-def parse_methods(text: str | None, default: Sequence[str]) -> "list[Method]":
+def parse_methods(
+    text: str | None, default: Sequence[str], option: str = "--methods"
+) -> "list[Method]":
     from fairhorizon.methods import Method, MethodError
 
     names = default if text is None else [part for part in text.split(",") if part.strip()]
     try:
         methods = [Method.parse(name) for name in names]
     except MethodError as error:
-        raise typer.BadParameter(str(error), param_hint="--methods") from None
+        raise typer.BadParameter(str(error), param_hint=option) from None
     if not methods:
-        raise typer.BadParameter("name at least one", param_hint="--methods")
+        raise typer.BadParameter("name at least one", param_hint=option)
     return list(dict.fromkeys(methods))
 
 

@@ -61,10 +61,10 @@ PAPER_NOTE = (
     "The paper's figures are from its own runs, under its own protocol, in which training items "
     "may be recommended again."
 )
+SECOND_NOTE = "Second: the best of another model, not a re-ranking of the best."
 SIGNIFICANCE_NOTE = (
-    "Second: the best of another model, not a re-ranking of the best. Difference in percentage "
-    "points, p-values two-sided and paired over users; Holm: the p-value before it, corrected for "
-    "the number of lines."
+    "Difference in percentage points, p-values two-sided and paired over users; Holm: the p-value "
+    "before it, corrected for the number of lines."
 )
 
 
@@ -79,23 +79,27 @@ def write_comparison(
     command: str = "",
     json_file: Path | None = None,
     limits: Sequence[LimitRow] = (),
+    against: Sequence[SignificanceRow] = (),
 ) -> None:
     """comparison.json for programs, table.md for documents and index.html for a browser.
 
-    `group` is the name of G0; `limits` are those that were measured, if any.
+    tests: the best method against the second; against: one against each other one, if asked for.
+    group: the name of the limited group; limits: those that were measured, if any.
     """
     content = {
         "group": group,
         "rows": [row.to_json() for row in rows],
         "significance": [test.to_json() for test in tests],
+        **({"against": [test.to_json() for test in against]} if against else {}),
         **limit_content(limits),
     }
     paper = measured_as_in_paper(rows, group)
     text = comparison_markdown(rows, ks=ks, paper=paper, group=group)
     sections = [comparison_section(rows, ks=ks, paper=paper, group=group)]
-    if tests:
-        text += "\n" + significance_markdown(tests)
-        sections.append(significance_section(tests))
+    for compared, against_all in ((tests, False), (against, True)):
+        if compared:
+            text += "\n" + significance_markdown(compared, against_all=against_all)
+            sections.append(significance_section(compared, against_all=against_all))
     if limits:
         text += "\n" + methods_markdown(limits)
         sections.append(methods_section(limits))
@@ -260,27 +264,35 @@ def _has_paper(blocks: Sequence[Grid]) -> bool:
     return any(cell.paper for block in blocks for line in block.lines for cell in line)
 
 
-def significance_table(
-    tests: Sequence[SignificanceRow], caption: str = "Best against second"
-) -> Group:
-    """For a terminal: is the best better than the second, user by user?"""
-    return Group(terminal(_significance(tests, caption)), SIGNIFICANCE_NOTE)
+def significance_table(tests: Sequence[SignificanceRow], *, against_all: bool = False) -> Group:
+    """For a terminal: is a method better than another, user by user?
+
+    against_all: the lines are one method against each other one, not the best against the second.
+    """
+    return Group(terminal(_significance(tests, against_all)), _significance_note(against_all))
 
 
-def significance_markdown(tests: Sequence[SignificanceRow], caption: str = "") -> str:
+def significance_markdown(tests: Sequence[SignificanceRow], *, against_all: bool = False) -> str:
     """For GitHub."""
-    return f"{markdown(_significance(tests, caption))}\n\n{SIGNIFICANCE_NOTE}\n"
+    table = _significance(tests, against_all)
+    return f"{markdown(table)}\n\n{_significance_note(against_all)}\n"
 
 
-def significance_section(
-    tests: Sequence[SignificanceRow], *, title: str = "Best against second"
-) -> Section:
+def significance_section(tests: Sequence[SignificanceRow], *, against_all: bool = False) -> Section:
     """For a page."""
-    return Section(title, [_significance(tests, "")], SIGNIFICANCE_NOTE)
+    table = _significance(tests, against_all)
+    return Section(table.caption, [replace(table, caption="")], _significance_note(against_all))
 
 
-def _significance(tests: Sequence[SignificanceRow], caption: str) -> Grid:
-    headings = ("Metric", "Best", "Second", "Diff.", "t-test", "Holm", "bootstr.", "Holm", "Users")
+def _significance_note(against_all: bool) -> str:
+    return SIGNIFICANCE_NOTE if against_all else f"{SECOND_NOTE} {SIGNIFICANCE_NOTE}"
+
+
+def _significance(tests: Sequence[SignificanceRow], against_all: bool) -> Grid:
+    names, caption = ("Best", "Second"), "Best against second"
+    if against_all:
+        names, caption = ("Method", "Rival"), f"{tests[0].best} against each other method"
+    headings = ("Metric", *names, "Diff.", "t-test", "Holm", "bootstr.", "Holm", "Users")
     lines = [
         [
             *(Cell(text) for text in (test.metric, test.best, test.second)),

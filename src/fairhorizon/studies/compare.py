@@ -27,7 +27,10 @@ PER_USER: dict[str, PerUser] = {
 
 @dataclass(frozen=True)
 class SignificanceRow:
-    """Best against runner-up in one metric: two-sided p-values, paired over users."""
+    """A method against another in one metric: two-sided p-values, paired over users.
+
+    best, second: the two; of a comparison with all others, the one and each of them.
+    """
 
     metric: str
     best: str
@@ -67,8 +70,7 @@ def significance(
     """
     if len(methods) < 2:
         return []
-    split = study.dataset().split
-    values = {method: per_user(study, method, seeds, split) for method in methods}
+    values = values_of_users(study, methods, seeds)
     tests: list[SignificanceRow] = []
     for name in next(iter(values.values())):
         means = {method: mean_over_users(values[method][name]) for method in methods}
@@ -76,23 +78,63 @@ def significance(
             continue  # nobody has test items
         best, *others = sorted(methods, key=lambda method: -means[method])
         second = second_to(best, others, {method: values[method][name] for method in methods})
-        if second is None:
-            continue
-        pair = values[best][name], values[second][name]
-        t_test, bootstrap = paired_t_test(*pair), paired_bootstrap(*pair)
-        tests.append(
-            SignificanceRow(
-                metric=name,
-                best=str(best),
-                second=str(second),
-                difference=means[best] - means[second],
-                users=int((~np.isnan(pair[0])).sum()),
-                t_test=t_test,
-                bootstrap=bootstrap,
-                t_test_corrected=t_test,
-                bootstrap_corrected=bootstrap,
-            )
-        )
+        if second is not None:
+            tests.append(_tested(name, best, second, values))
+    return _corrected(tests)
+
+
+def against_all(
+    study: Study, reference: Method, methods: Sequence[Method], seeds: Sequence[int]
+) -> list[SignificanceRow]:
+    """One method against each other one, in every accuracy metric, paired over users.
+
+    A user's value is the mean over the seeds. Holm's correction is for all lines together: the
+    more methods and metrics are compared, the less a small p-value means.
+    """
+    values = values_of_users(study, [reference, *methods], seeds)
+    return _corrected(
+        [
+            _tested(name, reference, method, values)
+            for name, own in values[reference].items()
+            if not np.isnan(own).all()  # somebody has test items
+            for method in methods
+            if method != reference
+        ]
+    )
+
+
+def values_of_users(
+    study: Study, methods: Sequence[Method], seeds: Sequence[int]
+) -> dict[Method, dict[str, NDArray[np.float64]]]:
+    """By method and metric, (n_users,) means over the seeds; NaN where a user has no test items."""
+    split = study.dataset().split
+    return {method: per_user(study, method, seeds, split) for method in methods}
+
+
+def _tested(
+    metric: str,
+    method: Method,
+    rival: Method,
+    values: Mapping[Method, Mapping[str, NDArray[np.float64]]],
+) -> SignificanceRow:
+    """The line of a pair, its p-values not corrected yet."""
+    own, theirs = values[method][metric], values[rival][metric]
+    t_test, bootstrap = paired_t_test(own, theirs), paired_bootstrap(own, theirs)
+    return SignificanceRow(
+        metric=metric,
+        best=str(method),
+        second=str(rival),
+        difference=mean_over_users(own) - mean_over_users(theirs),
+        users=int((~np.isnan(own)).sum()),
+        t_test=t_test,
+        bootstrap=bootstrap,
+        t_test_corrected=t_test,
+        bootstrap_corrected=bootstrap,
+    )
+
+
+def _corrected(tests: Sequence[SignificanceRow]) -> list[SignificanceRow]:
+    """Holm's correction for all lines, of the t-tests and of the bootstraps each by themselves."""
     corrected = zip(
         tests,
         holm([test.t_test for test in tests]),

@@ -157,6 +157,26 @@ class LevelResults:
     limits: Sequence[LimitRow] = ()  # what each method made of its limit
 
 
+def level_results(
+    study: Study, found: Sequence[MethodAtLimit], rows: Sequence[LevelRow], seeds: Sequence[int]
+) -> LevelResults:
+    """All that a report reads; the results of `unlimited_methods` must be there too.
+
+    rows: as `level_rows` makes them.
+    """
+    k, dataset = max(study.ks), study.dataset()
+    of_users = ndcg_of(study, seeds)
+    traits = user_traits(dataset.split.train, dataset.sensitive)
+    return LevelResults(
+        rows,
+        gains(found, rows, of_users, parts_of(study), k),
+        who_pays(found, rows, of_users, traits, k),
+        k,
+        study.data.group_name,
+        list(limit_rows(study, found, seeds)),
+    )
+
+
 def level_rows(
     study: Study, found: Sequence[MethodAtLimit], seeds: Sequence[int]
 ) -> list[LevelRow]:

@@ -4,7 +4,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from fairhorizon.limits.groups import (
     popular_group,
 )
 from fairhorizon.limits.language import GroupOf, Limit
+from fairhorizon.vocabulary import Weighing
 
 FEWEST_VALUES, MOST_VALUES = 2, 50  # of a column that may hold groups
 MOST_NAMED = 5  # values of a group that is proposed
@@ -96,7 +97,7 @@ def propose(
         columns={role: _position(name, table) for role, name in found.items()},
         others=tuple(others),
         item_columns=tuple(item_columns),
-        popular=Limit.popular(share),
+        popular=replace(Limit.popular(share), weighing=Weighing.LOG),
         popular_binds=share < of_log,
         popular_of_log=of_log,
         floors=tuple(_floors(described, log)),
@@ -170,7 +171,12 @@ def _floors(described: Mapping[str, NDArray[Any]], log: Interactions) -> Iterato
         smallest = sorted(values, key=lambda value: (shares[value], value))
         named = tuple(smallest[: min(MOST_NAMED, max(1, len(values) // 3))])
         of_log = float(counts[attribute_group(cells, named)].sum() / counts.sum())
-        floor = Limit(GroupOf(column, named), math.floor(50 * of_log) / 100, is_floor=True)
+        floor = Limit(
+            GroupOf(column, named),
+            math.floor(50 * of_log) / 100,
+            is_floor=True,
+            weighing=Weighing.LOG,
+        )
         if floor.share > 0:
             yield FloorProposal(floor, of_log, len(values))
 
@@ -204,6 +210,7 @@ seed = 0
 
 # Limits on what is shown (docs/limits.md). The popular items, a fifth of the catalogue, have
 # {popular:.1f} % of the training log; {reason}
+# weights=log: a showing counts 1 / log2(1 + rank), so that a limit is not kept by the last places.
 limits = ["""
 BINDS = "their limit is halfway between that and a fifth."
 DOES_NOT_BIND = "they need no limit, so it is commented out."
