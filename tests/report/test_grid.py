@@ -1,3 +1,5 @@
+import csv
+
 from rich.console import Console
 
 from fairhorizon.report.page import Page, Section
@@ -7,10 +9,13 @@ from fairhorizon.report.tables import (
     Cell,
     Grid,
     as_read,
+    csv_text,
+    latex,
     markdown,
     number_cell,
     placed,
     terminal,
+    write_grids,
 )
 
 NASTY = "<i>*a_b|c*</i> [red]"
@@ -109,3 +114,52 @@ def test_html_escapes_marks_and_says_what_to_sort_by():
 def test_a_text_that_reads_as_a_number_sorts_as_one():
     texts = ("1,204", "4.17%", "-2.00 points", "G0", "-")
     assert [as_read(text).value for text in texts] == [1204, 4.17, -2, None, None]
+
+
+def test_latex_is_a_tabular_with_booktabs_and_nothing_in_it_is_a_command():
+    assert latex(GRID).splitlines() == [
+        "% What it is",
+        r"\begin{tabular}{lr}",
+        r"\toprule",
+        r"Name & Value \\",
+        r"\midrule",
+        r"first (theirs) & \textbf{5.00} {\scriptsize $\pm$0.25} (104.00) \\",
+        r"\textless{}i\textgreater{}*a\_b|c*\textless{}/i\textgreater{} [red] & 10.00 "
+        r"{\scriptsize $\pm$1.00} \\",
+        r"none & - \\",
+        r"\bottomrule",
+        r"\end{tabular}",
+    ]
+    special = Grid(["50 % & more"], [[Cell(r"[a]\b{c}#$^~")]], 0)
+    assert latex(special).splitlines()[2:5:2] == [
+        r"50 \% \& more \\",
+        r"{}[a]\textbackslash{}b\{c\}\#\$\textasciicircum{}\textasciitilde{} \\",
+    ]
+
+
+def test_latex_with_a_label_floats_under_its_caption():
+    lines = latex(GRID, label="tab:one").splitlines()
+    assert lines[:5] == [
+        r"\begin{table}",
+        r"\centering",
+        r"\caption{What it is}",
+        r"\label{tab:one}",
+        r"\begin{tabular}{lr}",
+    ]
+    assert lines[-2:] == [r"\end{tabular}", r"\end{table}"]
+
+
+def test_csv_has_spreads_and_figures_of_the_paper_in_columns_of_their_own():
+    rows = list(csv.reader(csv_text(GRID).splitlines()))
+    assert rows == [
+        ["Name", "Name (paper)", "Value", "Value ±", "Value (paper)"],
+        ["first", "theirs", "5.00", "0.25", "104.00"],
+        [NASTY, "", "10.00", "1.00", ""],
+        ["none", "", "", "", ""],
+    ]
+
+
+def test_grids_are_written_by_their_names(tmp_path):
+    write_grids(tmp_path / "tables", {"one": GRID})
+    assert (tmp_path / "tables" / "one.tex").read_text(encoding="utf-8") == latex(GRID)
+    assert (tmp_path / "tables" / "one.csv").read_text(encoding="utf-8") == csv_text(GRID)

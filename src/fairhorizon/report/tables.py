@@ -1,26 +1,26 @@
-"""Result rows as a table: on the terminal here, as cells for any other place."""
+"""Result rows as a table: for a terminal, a page, and as Markdown, LaTeX and CSV."""
 
+import csv
+import io
 import math
 import textwrap
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from rich import box
+from rich.console import Group
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from fairhorizon.data.splits import Statistics
+from fairhorizon.files import write_text
 from fairhorizon.vocabulary import POPULAR
 
 if TYPE_CHECKING:  # commands that only read a log print tables, and need no torch
     from fairhorizon.evaluation.short_term import ByHistory, EvaluationRow
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import ClassVar
-
-from rich.console import Group
-from rich.text import Text
 
 Better = Literal["more", "less"]
 
@@ -186,6 +186,83 @@ def _escaped(text: str) -> str:
     for character in "\\|*_<>`[]":
         text = text.replace(character, f"\\{character}")
     return text
+
+
+LATEX = str.maketrans(
+    {
+        **{character: f"\\{character}" for character in "&%$#_{}"},
+        **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"},
+        **{"<": r"\textless{}", ">": r"\textgreater{}", "±": r"$\pm$", "\n": " "},
+    }
+)
+
+
+def latex(grid: Grid, label: str = "") -> str:
+    r"""A `tabular` with the rules of the package booktabs, for `\input`.
+
+    Best bold, second underlined, the paper's figures in brackets. label: makes it a floating
+    `table` with the caption of the grid, to be cited as `\ref{label}`.
+    """
+    columns = "".join("r" if grid.is_number(c) else "l" for c in range(len(grid.headings)))
+    lines = [
+        rf"\begin{{tabular}}{{{columns}}}",
+        r"\toprule",
+        _latex_line([heading.translate(LATEX) for heading in grid.headings]),
+        r"\midrule",
+        *(_latex_line([_latex_cell(cell) for cell in line]) for line in grid.lines),
+        r"\bottomrule",
+        r"\end{tabular}",
+    ]
+    if label:
+        caption = rf"\caption{{{grid.caption.translate(LATEX)}}}"
+        above = [r"\begin{table}", r"\centering", caption, rf"\label{{{label}}}"]
+        lines = [*above, *lines, r"\end{table}"]
+    elif grid.caption:
+        lines.insert(0, f"% {grid.caption}")
+    return "\n".join(lines) + "\n"
+
+
+def _latex_line(cells: Sequence[str]) -> str:
+    # a first cell that begins with [ would be read as the distance to the line above
+    first = f"{{}}{cells[0]}" if cells[0].startswith("[") else cells[0]
+    return f"{' & '.join([first, *cells[1:]])} \\\\"
+
+
+def _latex_cell(cell: Cell) -> str:
+    command = {BEST: r"\textbf", SECOND: r"\underline"}.get(cell.place)
+    text = cell.text.translate(LATEX)
+    parts = [f"{command}{{{text}}}" if command else text]
+    parts.append(rf"{{\scriptsize {cell.spread.translate(LATEX)}}}" if cell.spread else "")
+    parts.append(f"({cell.paper.translate(LATEX)})" if cell.paper else "")
+    return " ".join(part for part in parts if part)
+
+
+def csv_text(grid: Grid) -> str:
+    """Comma-separated values, as they are printed; nothing where a number is missing.
+
+    A column whose cells have a spread, or a figure of the paper, is followed by one with these.
+    """
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    columns: list[tuple[str, Sequence[str]]] = []
+    for position, heading in enumerate(grid.headings):
+        cells = [line[position] for line in grid.lines]
+        texts = ["" if cell.text == MISSING else cell.text for cell in cells]
+        columns.append((heading, texts))
+        if any(cell.spread for cell in cells):
+            columns.append((f"{heading} ±", [cell.spread.removeprefix("±") for cell in cells]))
+        if any(cell.paper for cell in cells):
+            columns.append((f"{heading} (paper)", [cell.paper for cell in cells]))
+    writer.writerow(heading for heading, _ in columns)
+    writer.writerows(zip(*(texts for _, texts in columns), strict=True))
+    return out.getvalue()
+
+
+def write_grids(folder: Path, grids: Mapping[str, Grid]) -> None:
+    """Each grid, by its name, as NAME.tex and NAME.csv in the folder."""
+    for name, grid in grids.items():
+        write_text(folder / f"{name}.tex", latex(grid))
+        write_text(folder / f"{name}.csv", csv_text(grid))
 
 
 # ---- Metrics: how they are called and printed.
