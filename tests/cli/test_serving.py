@@ -103,7 +103,7 @@ def test_one_by_one_the_level_holds_after_every_list(
         of_group += sum(item in group for item in items)
         assert of_group <= 0.3 * shown + 1e-9
     assert shown == 4 * USERS
-    assert of_group >= 0.25 * shown
+    assert of_group >= 0.2 * shown
 
 
 def test_a_quota_is_a_share_that_can_be_set_too(others: Path, tmp_path: Path) -> None:
@@ -150,28 +150,22 @@ def test_what_a_model_cannot_is_refused(
     assert not (others / name / "metrics.json").exists()
 
 
-def stopped(out: Path, stop: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A fit that is stopped by Ctrl-C in a round, or else during the last fit of the rankers."""
+def stopped(out: Path, stop: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fit that is stopped by Ctrl-C in a round."""
 
     def in_a_round(_: Progress, report: RoundReport) -> None:
         if report.round == stop:
             signal.raise_signal(signal.SIGINT)
 
-    def in_the_end(progress: Progress, epoch: int, _: float) -> None:
-        if "whole training log" in progress.present and epoch == 2:
-            signal.raise_signal(signal.SIGINT)
-
     with monkeypatch.context() as patched:
         patched.setattr(Progress, "round", in_a_round)
-        if stop is None:
-            patched.setattr(Progress, "epoch", in_the_end)
         assert run([*FIT, f"--out={out}"]) == 130
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("stop", [1, 3, None])
+@pytest.mark.parametrize("stop", [1, 3])
 def test_a_stopped_training_of_preset_strong_goes_on_bit_for_bit(
-    stop: int | None,
+    stop: int,
     fitted: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -181,10 +175,9 @@ def test_a_stopped_training_of_preset_strong_goes_on_bit_for_bit(
     stopped(out, stop, monkeypatch)
     said = capfd.readouterr().err
     assert said.endswith("run the same command with --resume to continue\nstopped\n")
-    assert ("on the whole training log" in said) == (stop is None)
     assert sorted(path.name for path in out.iterdir()) == FILES
     card = ModelFolder(out).card().model_dump()
-    assert (card["status"], len(card["rounds"])) == ("interrupted", stop or 3)
+    assert (card["status"], len(card["rounds"])) == ("interrupted", stop)
     fairhorizon("recommend", out, "--alpha-prime", 0.2, "--k", 5, "--out", tmp_path / "lists.csv")
     capfd.readouterr()
 
@@ -192,7 +185,7 @@ def test_a_stopped_training_of_preset_strong_goes_on_bit_for_bit(
     said = capfd.readouterr().err
     rounds = [line.split()[0] for line in said.splitlines() if "reward" in line]
     assert rounds == (["2/3", "3/3"] if stop == 1 else [])  # else only the rankers are left to fit
-    assert "earlier part" not in said
+    assert "on earlier ones" not in said
     for name in ("model.safetensors", "run.json"):
         assert (out / name).read_bytes() == (fitted / name).read_bytes()
 
@@ -200,9 +193,7 @@ def test_a_stopped_training_of_preset_strong_goes_on_bit_for_bit(
 def test_what_is_being_fitted_is_said(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     fairhorizon(*FIT, "--set=rounds=1", "--out", tmp_path / "run")
     lines = [line.removeprefix(DATA[7:]) for line in capfd.readouterr().err.splitlines()]
-    assert lines[0] == ": fitting als, itemknn on the earlier part of the training log"
+    assert lines[0] == ": fitting als, itemknn, on all training items and on earlier ones"
     assert lines[1].startswith("epoch 1  validation NDCG 0.")
-    (last,) = (at for at, line in enumerate(lines) if line.startswith(":") and at)
-    assert lines[last - 1].startswith("1/1  reward ")
-    assert lines[last] == ": fitting als, itemknn on the whole training log"
-    assert lines[last + 1].startswith("epoch 1  validation NDCG 0.")
+    assert [line for line in lines[1:] if line.startswith(":")] == []
+    assert lines[-1].startswith("1/1  reward ")

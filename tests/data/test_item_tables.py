@@ -93,10 +93,13 @@ def test_a_limit_on_a_genre_and_titles_without_an_item_table(
     words += ["--limit=genre=Drama<=0.3", "--limit=genre=Comedy,Drama<=0.8", "--providers=genre"]
     assert run([*map(str, words)]) == 0
     said = capsys.readouterr().out.splitlines()
-    assert (
-        said[0] == "genre=Drama<=0.3         not kept: 50.0 % of at most 30 %, 20.0 points too many"
+    verdict = "not kept: 50.0 % of at most 30 %, 20.0 points too many; 50.0 % of first places"
+    assert said[0] == f"genre=Drama<=0.3         {verdict}"
+    # both first places, one of two second ones: (2 + 1 / log2(3)) / (2 + 2 / log2(3)) = 0.807
+    verdict = (
+        "kept: 75.0 % of at most 80 %, but 100.0 % of first places and 80.7 % weighed by place"
     )
-    assert said[1] == "genre=Comedy,Drama<=0.8  kept: 75.0 % of at most 80 %"
+    assert said[1] == f"genre=Comedy,Drama<=0.8  {verdict}"
     shown = {
         one["provider"]: one["shown"]
         for one in json.loads((out / "audit.json").read_text())["providers"]

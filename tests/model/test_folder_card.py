@@ -141,7 +141,7 @@ def test_a_card_with_a_wrong_type_is_refused(
     run = ModelFolder(tmp_path)
     card = {
         "format": 1,
-        "fairhorizon": "0.1.0",
+        "fairhorizon": fh.__version__,
         "status": "finished",
         "data": DataSpec(source="synthetic").model_dump(mode="json"),
         "method": "ease",
@@ -214,7 +214,10 @@ def test_a_flipped_byte_is_refused_in_every_file(file: str, whole: Path) -> None
     ("change", "fault"),
     [
         ({"format": 2}, "format 2, this version reads 1"),
-        ({"fairhorizon": "99.1"}, "written by FairHorizon 99.1, and this is 0.1.0 (install"),
+        (
+            {"fairhorizon": "99.1"},
+            f"written by FairHorizon 99.1, and this is {fh.__version__} (install",
+        ),
         ({"fairhorizon": "new"}, "written by FairHorizon new, and this is"),
         ({"method": "mf"}, "its method is not that of model.safetensors (copy"),
         ({"seed": 7}, "its seed is not that of model.safetensors"),

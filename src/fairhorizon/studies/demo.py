@@ -134,11 +134,11 @@ def demonstrate(
     strictest = lists[str(fcpo.limited_to(LEVELS[-1]))]
     shown = {NO_LIMIT: before.lists, str(limits[-1]): strictest, str(BY_PLACE): after.lists}
     user = typical_user(before.lists, dataset.sensitive)
-    panel = fits.serving(Method.parse("fcpo")).description()["panel"]
+    ensemble = fits.serving(fcpo).description()["ensemble"]
     return DemoResult(
         tuple(rows),
         rounds,
-        tuple(panel.get("summary", ())),
+        tuple(ensemble.get("summary", ())),
         exposure,
         dataset.split.train.item_counts(),
         dataset.sensitive,
