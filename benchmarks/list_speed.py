@@ -76,14 +76,14 @@ def bare_scores(model: fh.Model, users: Sequence[Any]) -> Work:
     from fairhorizon.model.serving import RepeatRule, Requests
 
     state = model.state
-    persons = [state.people.find(user) for user in users]
+    persons = [state.users.find(user) for user in users]
     asked = Requests(persons, None, RepeatRule())
-    scenario = asked.scenario(state.people, state.n_items, state.serving.queue_length)
+    scenario = asked.scenario(state.users, state.n_items, state.serving.queue_length)
     codes = scenario.codes_of(torch.arange(len(users)))
 
     @torch.inference_mode()
     def work() -> None:
-        for ranker in state.free.rankers:
+        for ranker in state.unlimited.rankers:
             if len(users) == 1:
                 ranker.score_small_batch(codes, scenario.queue).topk(LENGTH)
                 continue

@@ -45,13 +45,13 @@ def fitted(data: str, limits: Sequence[str], folder: Path | None, rounds: int | 
 def bare_scores(model: fh.Model, user: object) -> Callable[[], object]:
     """The scores of all rankers for one user."""
     state = model._state
-    person = state.people.find(user)
+    person = state.users.find(user)
     assert person is not None
     length = state.serving.queue_length
-    scenario = Requests([person], None, RepeatRule()).scenario(state.people, state.n_items, length)
+    scenario = Requests([person], None, RepeatRule()).scenario(state.users, state.n_items, length)
     users = scenario.codes_of(torch.arange(1))
     return lambda: [
-        ranker.score_small_batch(users, scenario.queue) for ranker in state.free.rankers
+        ranker.score_small_batch(users, scenario.queue) for ranker in state.unlimited.rankers
     ]
 
 

@@ -48,7 +48,7 @@ def test_the_list_and_what_the_limits_moved(model):
     out = frame.filter(pl.col("rank").is_null())["item"].to_list()
     came_in = shown.filter(pl.col("rank_without_limits").is_null())["item"].to_list()
     assert len(out) == len(came_in) > 0
-    group = dict(zip(state.catalogue.ids.tolist(), state.bound[0].members.tolist(), strict=True))
+    group = dict(zip(state.catalogue.ids.tolist(), state.limits[0].members.tolist(), strict=True))
     assert all(group[item] for item in out)
     assert not any(group[item] for item in came_in)
     assert list(explanation.prices) == ["popular<=0.3"]

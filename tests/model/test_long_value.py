@@ -88,7 +88,7 @@ def test_users_of_the_record_are_worth_what_some_were_in_it(shop, long_model, an
     record = load_responses(answers, shop.log())
     assert len(retention.users) == USERS + 1
     assert retention.until == record.until
-    states = replay.before_record(state.people.log, record, state.recommender.queue_length)
+    states = replay.before_record(state.users.log, record, state.recommender.queue_length)
     own = worth_of(state.recommender, states, retention, record.ids)
     usual = retention.usual
     assert 1 <= usual.least < usual.mean < usual.most
@@ -129,7 +129,7 @@ def test_the_folder_keeps_it_and_a_refresh_too(long_model, model, tmp_path: Path
 @pytest.mark.slow
 def test_small_blocks_of_users_stand_where_large_ones_do(shop, long_model, answers, monkeypatch):
     monkeypatch.setattr(replay, "CELLS_AT_ONCE", 60)
-    log, model = long_model.state.people.log, long_model.state.recommender
+    log, model = long_model.state.users.log, long_model.state.recommender
     record = load_responses(answers, shop.log())
     blocks = list(replay._blocks(torch.from_numpy(record.counts), 60))
     assert sorted(torch.cat(blocks).tolist()) == list(range(USERS + 1))

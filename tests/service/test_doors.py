@@ -115,7 +115,7 @@ def decider_of(
 def test_library_guard_and_service_show_a_user_the_same(shop: Path, tmp_path: Path) -> None:
     model = fh.open_model(shop)
     decide = decider_of(shop, tmp_path, model.limits)
-    free = model.state.free
+    free = model.state.unlimited
     for user in ("c0", "c7", "c23"):
         frame = model.recommend([user], LENGTH)
         expected = frame["item"].to_list()
@@ -123,10 +123,10 @@ def test_library_guard_and_service_show_a_user_the_same(shop: Path, tmp_path: Pa
         assert model.server().recommend(user, LENGTH)["item"].to_list() == expected
         assert decide(ListRequest(user, LENGTH)) == expected
         # the model's own values, sent to be ranked
-        person = model.state.people.find(user)
+        person = model.state.users.find(user)
         assert person is not None
         asked = Requests([person], None, RepeatRule())
-        scenario = asked.scenario(model.state.people, model.state.n_items, free.queue_length)
+        scenario = asked.scenario(model.state.users, model.state.n_items, free.queue_length)
         made = free.item_values(scenario, length=LENGTH)
         scores = {
             f"{model.items[code]}": float(value)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from fairhorizon.data.interactions import Interactions
     from fairhorizon.datasets import Dataset, DataSpec
     from fairhorizon.methods import Method
-    from fairhorizon.model.model import GivenAnswers
+    from fairhorizon.model.model import RetentionData
     from fairhorizon.recommenders.base import Recommender
     from fairhorizon.recommenders.progress import Listener
 
@@ -179,15 +179,15 @@ def fit(
 
 def given_answers(
     file: Path | None, away: float | None, model: "Recommender", log: "Interactions"
-) -> "GivenAnswers | None":
+) -> "RetentionData | None":
     """The answers for a method before its fit, if there are any."""
-    from fairhorizon.model.model import AWAY, GivenAnswers
+    from fairhorizon.model.model import AWAY, RetentionData
 
     if file is None:
         if away is not None:
             raise typer.BadParameter("it is about --answers (give both)", param_hint="--away")
         return None
-    return GivenAnswers.read(file, AWAY if away is None else away, model, log)
+    return RetentionData.read(file, AWAY if away is None else away, model, log)
 
 
 def own_level(model: "Recommender", method: "Method") -> dict[str, Any]:
@@ -201,7 +201,7 @@ def store(
     method: "Method",
     data: "DataSpec",
     asked: limits.GivenLimits,
-    answers: "GivenAnswers | None",
+    answers: "RetentionData | None",
 ) -> None:
     """Write the run, with what a finished model learns from answers."""
     from fairhorizon.model.folder import ModelFolder

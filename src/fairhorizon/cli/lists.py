@@ -298,7 +298,7 @@ def recommend(
             state = asked_for.state()
         except ConfigError as error:
             raise ConfigError(f"{run}: {error}") from None
-        log, model, bound = state.known(), state.serving, state.bound
+        log, model, bound = state.log_with_new_ids(), state.serving, state.limits
         users = chosen_users(user_ids, users_file, log, folder.data().served_column)
         ids = log.user_ids if users is None else log.user_ids[users.numpy()]
         k = options.fitting_length(k, log.n_items)

@@ -1,4 +1,8 @@
-"""Lists of a run over blocks of users, each in a worker that reads run and data by their paths."""
+"""Lists of a run, made in blocks of users by several workers.
+
+A worker gets paths, not arrays: it opens the run and its data itself. So little is sent, and the
+same code runs in processes of one machine and on a cluster with a shared file system.
+"""
 
 import warnings
 from dataclasses import dataclass, replace
@@ -23,23 +27,23 @@ from fairhorizon.model.serving import (
     Requests,
     ServingState,
     check_table,
-    persons_of,
-    scenario_of,
+    find_users,
+    request_scenario,
 )
 from fairhorizon.parallel.engine import Messages, TaskEngine, WorkerBlocks
 from fairhorizon.recommenders.base import RankedLists, Recommender
 from fairhorizon.simulation.feedback import Scenario, evaluation_scenario, serving_scenario
 from fairhorizon.vocabulary import Protocol
 
-FEWEST_USERS = 16  # of a block: of fewer, one process makes the lists in no time
+FEWEST_USERS = 16  # of a block; with fewer, starting a worker takes longer than making the lists
 
 
 @dataclass(frozen=True, eq=False)
 class ItemChoice:
-    """What users may not be shown beside what they have taken."""
+    """Items that users may not be shown, in addition to those that they have taken."""
 
-    rows: Tensor  # (n,) who, by row of the scenario
-    items: Tensor  # (n,) codes of what is not shown to them
+    rows: Tensor  # (n,) users, by row of the scenario
+    items: Tensor  # (n,) codes of the item that is not shown to the user in the same place of rows
     barred: Tensor  # (n_items,) bool: not shown to anybody
 
 
@@ -52,10 +56,11 @@ def _narrowed(scenario: Scenario, worth: Tensor | None, choice: ItemChoice | Non
 
 @dataclass(frozen=True)
 class ListsOfRun:
-    """Which lists of a run are made: all that a worker needs to know.
+    """Which lists of a run are made, with everything that a worker needs to know.
 
     level: alpha' to serve at, where there are no limits; None: that of the fit.
-    protocol: of the states after the training items; None: after everything in the log.
+    protocol: of the evaluation whose lists these are, made after the training items; None: lists
+        after everything in the log.
     users: (n,) codes of those who are served; None: everybody.
     worth: (n,) by which the values of each of them are multiplied; None: 1.
     choice: what some of them may not be shown; None: all that they have not taken.
@@ -95,9 +100,9 @@ class ListsOfRun:
 
 @dataclass(frozen=True)
 class ListsOfModel:
-    """Which lists of a model of a whole log are made, in the words of `ListsOfRun`.
+    """Which lists of a model of a whole log are made; fields as in `ListsOfRun`.
 
-    limits: those to serve under, in place of those of the fit; None: these.
+    limits: to serve under instead of those of the fit; None: those of the fit.
     item_table: a file with further columns of items.
     users: ids.
     """
@@ -119,7 +124,7 @@ class ListsOfModel:
         return state.serving, self.scenario(state)
 
     def state(self) -> ServingState:
-        """The people and items of the model, under the limits that are asked for."""
+        """The users and items of the model, under the limits that are asked for."""
         state = open_model(self.run, cache_dir=self.cache_dir).state
         if self.limits is None:
             return state
@@ -131,18 +136,18 @@ class ListsOfModel:
             table = load_items(self.item_table, encoding=encoding)
             check_table(items.log, table, self.limits)
             both = merged_tables(table, items.table)
-            items = Catalogue.of(items.log, both, items.new, area_km=items.area_km)
-        return ServingState.of(recommender, state.people, items, self.limits)
+            items = Catalogue.from_log(items.log, both, items.new, area_km=items.area_km)
+        return ServingState.from_recommender(recommender, state.users, items, self.limits)
 
     def scenario(self, state: ServingState) -> Scenario:
         """The states of the users who are served."""
-        requests = Requests(persons_of(state, self.users, None), None, RepeatRule())
-        return _narrowed(scenario_of(state, requests, None), self.worth, self.choice)
+        requests = Requests(find_users(state, self.users, None), None, RepeatRule())
+        return _narrowed(request_scenario(state, requests, None), self.worth, self.choice)
 
 
 @dataclass(frozen=True)
 class RunBlock:
-    """Makes one of the blocks, in its worker."""
+    """A task that makes one block of users, in the worker that it runs in."""
 
     lists: ListsOfRun | ListsOfModel
     number: int
@@ -150,7 +155,7 @@ class RunBlock:
 
     def __call__(self) -> Any:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about the data: they were shown before
+            warnings.simplefilter("ignore")  # about the data: the main process has shown them
             model, scenario = self.lists.opened()
         rows = np.array_split(np.arange(scenario.n_users), self.blocks)[self.number]
         serving = model.in_blocks(feedback=self.lists.feedback)
@@ -161,7 +166,7 @@ class RunBlock:
 
 @dataclass(frozen=True)
 class ListsOfBlocks:
-    """Lists, and what it took to make them together."""
+    """The lists of all blocks, and the messages that it took to make them keep limits together."""
 
     served: RankedLists
     blocks: int
@@ -178,10 +183,12 @@ class ListsOfBlocks:
 def served_in_blocks(
     lists: ListsOfRun | ListsOfModel, model: Recommender, n_users: int, engine: TaskEngine
 ) -> ListsOfBlocks | None:
-    """The lists of a run, made by as many blocks of users as the engine has workers.
+    """The lists of a run, made in as many blocks of users as the engine has workers.
 
-    None where one process makes them: few users, one worker, or a model that has no other way.
-    model: that of the lists.
+    model: that makes the lists.
+
+    Returns None where one process should make them: few users, one worker, or a model that cannot
+    work in blocks.
     """
     blocks = min(engine.workers, n_users // FEWEST_USERS)
     serving = model.in_blocks(feedback=lists.feedback) if blocks > 1 else None

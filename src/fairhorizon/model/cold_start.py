@@ -24,7 +24,10 @@ from fairhorizon.vocabulary import OnEpoch
 
 @dataclass(frozen=True, eq=False)
 class Catalogue:
-    """Item ids and codes; an item that is new to the model has a code behind all others."""
+    """Ids and codes of items. Those that are new to the model have the last codes.
+
+    The codes of the log stay as they are, so that a fitted model can go on using them.
+    """
 
     log: Interactions  # that the model was fitted on
     table: ItemTable | None = None
@@ -32,7 +35,7 @@ class Catalogue:
     area_km: float = AREA_KM  # width of the areas of items with coordinates
 
     @classmethod
-    def of(
+    def from_log(
         cls,
         log: Interactions,
         table: ItemTable | None,
@@ -40,10 +43,10 @@ class Catalogue:
         *,
         area_km: float = AREA_KM,
     ) -> "Catalogue":
-        """With the items that only the table has, and those that were observed since the fit."""
+        """The items of the log, then those that only the table has, then those observed since."""
         known = set(map(str, log.item_ids.tolist()))
-        listed = [] if table is None else table.ids.tolist()
-        new = {str(one): one for one in (*listed, *observed) if str(one) not in known}
+        in_table = [] if table is None else table.ids.tolist()
+        new = {str(one): one for one in (*in_table, *observed) if str(one) not in known}
         return cls(log, table, tuple(new.values()), area_km)
 
     @property
@@ -56,18 +59,18 @@ class Catalogue:
 
     @cached_property
     def ids(self) -> NDArray[Any]:
-        """(n_items,) by code; text if some are no integers."""
+        """(n_items,) ids by code; all are text unless all are integers."""
         return joined_ids(self.log.item_ids, self.new)
 
     @cached_property
     def codes(self) -> dict[str, int]:
-        """By the text of the id: 7 and "7" are the same."""
+        """Codes by the text of the id, so that 7 and "7" are the same item."""
         return {str(one): code for code, one in enumerate(self.ids.tolist())}
 
     def attribute(self, column: str) -> Cells:
-        """(n_items,) a column of the table, else of the log; empty for new items without a row.
+        """(n_items,) a column of the table, else of the log; "" for new items without a row.
 
-        `area` is made of the coordinates where there is no such column.
+        Where there is no column `area`, it is computed from latitude and longitude.
         """
         return attribute_or_area(column, self._column, self.area_km)
 
@@ -87,7 +90,7 @@ class Catalogue:
         return np.append(self.log.item_counts(), np.zeros(len(self.new), dtype=np.int64))
 
     def find(self, ids: Iterable[Any]) -> tuple[NDArray[np.int64], list[Any]]:
-        """The codes of known ids, and the ids that are unknown."""
+        """The codes of the ids that are known, and the ids that are not."""
         codes, unknown = [], []
         for one in ids:
             code = self.codes.get(str(one))
@@ -108,25 +111,31 @@ def joined_ids(known: NDArray[Any], new: Sequence[Any]) -> NDArray[Any]:
     return np.array(texts, dtype=object)
 
 
-FEW = 64  # users, for whom sums over their own histories are faster than products of matrices
+# so many users at most are scored by sums over their own histories: for more, products of whole
+# matrices are faster
+FEW = 64
 
 
 @dataclass(frozen=True, eq=False)
 class ColdStartItems:
-    """New items by the known items that share their attributes."""
+    """Scores of new items as means over the known items that share their attributes.
 
-    groups: csr_array  # (values, n_fitted) a row with the mean over the items of a value
-    shares: csr_array  # (n_new, values) the mean over the values of a new item
+    With scores s (n_fitted, b):  new scores = shares @ (groups @ s),  (n_new, b).
+    """
+
+    groups: csr_array  # (values, n_fitted) a row takes the mean over the items that have a value
+    shares: csr_array  # (n_new, values) a row takes the mean over the values of a new item
 
     @classmethod
-    def of(cls, catalogue: Catalogue) -> "ColdStartItems":
-        """By all columns of the table; an item that shares nothing is like the average item."""
+    def from_catalogue(cls, catalogue: Catalogue) -> "ColdStartItems":
+        """By all columns of the table. An item that shares nothing scores like the average item."""
         fitted, new = catalogue.n_fitted, len(catalogue.new)
         members: dict[tuple[str, str], list[int]] = {}
         owners: list[list[tuple[str, str]]] = [[] for _ in range(new)]
         names = () if catalogue.table is None else tuple(catalogue.table.columns)
         for name in names:
             cells = values_of_items(catalogue.attribute(name))
+            # only values that a new item has: a column of titles would give a row per item
             wanted = set().union(*cells[fitted:]) if new else set()
             for item, values in enumerate(cells[:fitted]):
                 for value in values & wanted:
@@ -141,16 +150,16 @@ class ColdStartItems:
         return cls(_means(list(members.values()), fitted), _means(rows, len(members)))
 
     def scores(self, known: Tensor) -> Tensor:
-        """(b, n_new) from the scores of the known items (b, n_fitted)."""
+        """(b, n_new) scores of new items, from those of the known items (b, n_fitted)."""
         means = self.shares @ (self.groups @ known.T.numpy())
         return torch.from_numpy(np.ascontiguousarray(means.T)).to(known)
 
 
 class ColdStartRanker(Ranker[Any]):
-    """A fitted ranker whose scores cover new items, and people who have taken nothing yet.
+    """A fitted ranker that also scores new items, and serves users without a history.
 
-    A new item has the mean score of the items that share its attributes. Whoever has taken nothing
-    has popularity for a score.
+    A new item has the mean score of the items that share its attributes. For users who have taken
+    nothing, scores are the popularity of the items.
     """
 
     method: ClassVar[str] = "open"
@@ -161,8 +170,9 @@ class ColdStartRanker(Ranker[Any]):
     ) -> None:
         super().__init__(ranker.config, seed=ranker.seed)
         self.inner, self.cold_start = ranker, cold_start
-        vars(self)["method"] = ranker.method  # in messages it is the ranker that it serves
-        # ties go to the smaller id, as everywhere
+        # messages name the ranker that it wraps; `method` is a class variable for type checkers
+        vars(self)["method"] = ranker.method
+        # less than 1, so that it decides ties only: to the smaller code, as everywhere
         order = torch.arange(len(counts)) / max(1, len(counts))
         self.popularity = (torch.from_numpy(counts) - order).float()
         self.fingerprint_ = ranker.fingerprint_
@@ -178,6 +188,7 @@ class ColdStartRanker(Ranker[Any]):
     def scores(self, users: Tensor, queue: Tensor) -> Tensor:
         scores = self.inner.score_small_batch if len(users) <= FEW else self.inner.scores
         known = scores(users, queue)
+        # a queue is padded with the code behind the last item: without a history it is nothing else
         empty = (queue >= len(self.popularity)).all(1)
         if empty.any():
             known = torch.where(empty[:, None], self.popularity.to(known), known)
@@ -187,11 +198,12 @@ class ColdStartRanker(Ranker[Any]):
 
     def contributions(self, queue: Tensor, items: Tensor) -> Tensor | None:
         known = items < len(self.popularity)
+        # item 0 stands in for new ones, whose contributions are zero in the result
         added = self.inner.contributions(queue, items.where(known, 0))
         return None if added is None else added * known
 
     def _learn(self, split: Split, on_epoch: OnEpoch | None) -> None:  # noqa: ARG002
-        raise ModelError("an open ranker is made of a fitted one (fit that)")
+        raise ModelError("a ranker with new items wraps a fitted one (fit that one)")
 
     def tensors(self) -> dict[str, Tensor]:
         return self.inner.tensors()

@@ -11,7 +11,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fairhorizon.fcpo.retention.replay import FittedRetention
-from fairhorizon.model.serving import Person, RepeatRule, Requests, ServingState, scenario_of
+from fairhorizon.model.serving import (
+    RepeatRule,
+    Requests,
+    ServingState,
+    UserHistory,
+    request_scenario,
+)
 from fairhorizon.rankers.ensemble import Stack
 from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.recommenders.base import Recommender
@@ -25,16 +31,16 @@ Parts = list[tuple[Any, float]]  # names with their shares of a score, the large
 
 @dataclass(frozen=True, eq=False)
 class Explanation:
-    """Why somebody is shown what they are shown.
+    """Why a user is shown the items of a list, and what the limits changed in it.
 
     user: the id.
-    frame: a row per item of the list, and then per item that the limits took out of it: rank (null
-        of what was taken out), item, score, value, because (items of the history that add most to
-        its score, with their shares), parts (the share of each ranker), rank_without_limits (null
-        of what came in because of the limits).
-    prices: what each limit subtracts from the value of an item of its group, by its text.
-    worth: by what all values of this user were multiplied, where a like counts for later: 1 is that
-        of an average user; None: it was not looked at.
+    frame: a row per item of the list, then a row per item that the limits took out of it. Columns:
+        rank (null for an item that was taken out), item, score, value, because (the items of the
+        history that add most to the score, with their shares), parts (the share of each ranker),
+        rank_without_limits (null for an item that came in because of the limits).
+    prices: by the text of a limit, what it subtracts from the value of an item of its group.
+    worth: what all values of this user were multiplied by, with value="long"; 1 is an average user.
+        None: lists were made for what users like now.
     """
 
     user: Any
@@ -80,13 +86,13 @@ class Explanation:
 
 
 def explained(
-    state: ServingState, person: Person, length: int, retention: FittedRetention | None = None
+    state: ServingState, user: UserHistory, length: int, retention: FittedRetention | None = None
 ) -> Explanation:
-    """The list of one person under the limits, compared with the list without them."""
-    scenario = scenario_of(state, Requests([person], None, RepeatRule()), retention)
+    """The list of one user under the limits, compared with the list without them."""
+    scenario = request_scenario(state, Requests([user], None, RepeatRule()), retention)
     length = min(length, state.n_items)
     served = state.serving.rank(scenario, length=length)
-    plain = without_limits(state.free).rank(scenario, length=length).lists[0]
+    plain = without_limits(state.unlimited).rank(scenario, length=length).lists[0]
     lists = served.lists[0][served.lists[0] >= 0]
     out = np.array([item for item in plain if item >= 0 and item not in lists], dtype=np.int64)
     because, parts = map(_texts, reasons(state, scenario, lists))
@@ -111,18 +117,18 @@ def explained(
         }
     )
     worth = None if scenario.worth is None else float(scenario.worth)
-    return Explanation(person.id, frame, served.prices, worth)
+    return Explanation(user.id, frame, served.prices, worth)
 
 
 def without_limits(model: Recommender) -> Recommender:
-    """The same model with nothing to keep, where it can be set to that."""
+    """The same model without its own limit; as it is, where it has none."""
     if model.capabilities.level_is_share and model.alpha_prime < 1:
         return model.with_level(1.0)
     return model
 
 
 def _members(model: Recommender, scenario: Scenario) -> list[tuple[Ranker[Any], float]]:
-    """The rankers behind the list, and their weights."""
+    """The rankers whose scores the list is made from, with their weights; an ensemble is opened."""
     found: list[tuple[Ranker[Any], float]] = []
     state = scenario.state(torch.arange(1), model.sensitive_.device)
     for ranker, weight in zip(model.rankers, model.ranker_weights(state), strict=True):
@@ -141,10 +147,13 @@ def reasons(
 ) -> tuple[list[Parts], list[Parts]]:
     """For each item of a list, the items of the history and the rankers that add most to it.
 
-    scenario: of the one person whom the list is for.  lists: (n,) codes.
-    Returns ids of items, and names of rankers, each with its share of all that is added.
+    scenario: the state of the one user whom the list is for.
+    lists: (n,) codes of the items in the list.
+
+    Returns for each item the ids of items of the history, and the names of rankers, each with its
+    share of the score.
     """
-    members, items = _members(state.free, scenario), torch.from_numpy(lists)
+    members, items = _members(state.unlimited, scenario), torch.from_numpy(lists)
     if not members or not len(lists):
         return [[] for _ in lists], [[] for _ in lists]
     queue, users = scenario.queue, scenario.codes_of(torch.arange(1))
@@ -152,6 +161,8 @@ def reasons(
     for ranker, weight in members:
         scores = ranker.score_small_batch(users, queue)[0]
         within = items.clamp(max=len(scores) - 1)
+        # rankers have scales of their own: scores are compared in standard deviations. One that
+        # scores all items alike has none, and adds nothing
         spread = float(scores.float().std(correction=0)) or 1.0
         by_member.append(weight * (scores.float() - scores.float().mean())[within] / spread)
         own = ranker.contributions(queue[0], within)
@@ -164,6 +175,7 @@ def reasons(
 
 def _largest(names: Sequence[Any], added: Tensor, most: int = MOST) -> list[Parts]:
     """For each column, the names that add most to it and their shares of all that is added."""
+    # what speaks against an item is left out: shares are of all that speaks for it
     positive = added.clamp(min=0)
     shares = positive / positive.sum(0).clamp(min=1e-12)
     found = []

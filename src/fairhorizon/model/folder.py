@@ -5,11 +5,11 @@
     log.parquet           its log; without it, run.json says where the log is
     items.parquet         the table of items
     observed.parquet      rows that came after the fit
-    retention.safetensors   what a like is worth, learned from a record of responses
+    retention.safetensors what a like is worth for later, learned from a record of responses
 
 `fairhorizon fit` and `Model.save` write it; commands, `open_model` and the service read it. The
 checkpoint of a training and the metrics of an evaluation may stand beside these files. They change
-while the model stays, and are no part of it.
+while the model stays the same, so they have no checksum.
 """
 
 import json
@@ -42,12 +42,12 @@ from fairhorizon.storage import understood
 
 CARD, MODEL, LOG, ITEMS = "run.json", "model.safetensors", "log.parquet", "items.parquet"
 OBSERVED, CHECKPOINT, METRICS = "observed.parquet", "checkpoint.safetensors", "metrics.json"
-FORMAT = 1  # of a folder
+FORMAT = 1  # of run.json
 NO_FRAMES: Mapping[str, pl.DataFrame] = MappingProxyType({})
 
 
-class LogAbout(BaseModel):
-    """What the rows of a stored log do not say."""
+class LogInfo(BaseModel):
+    """What log.parquet does not say about its log: name, columns, treatment of repeats."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -56,13 +56,13 @@ class LogAbout(BaseModel):
     repeats: Literal["first", "last"]
 
     @classmethod
-    def of(cls, log: Interactions) -> Self:
+    def from_log(cls, log: Interactions) -> Self:
         return cls.model_validate(
             {"name": log.name, "columns": dict(log.columns), "repeats": log.repeats}
         )
 
 
-class Card(BaseModel):
+class ModelCard(BaseModel):
     """The content of run.json. Each method adds what describes it."""
 
     model_config = ConfigDict(extra="allow", strict=True)
@@ -77,7 +77,7 @@ class Card(BaseModel):
     item_table: str | None
     files: dict[str, str]  # sha256 by name
     asked: str | None = None  # the method as it was asked for, with its level
-    log: LogAbout | None = None  # None: the folder has no log of its own
+    log: LogInfo | None = None  # None: the folder has no log of its own
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class ModelFolder:
         item_table: str | None = None,
         retention: FittedRetention | None = None,
         asked: str | None = None,
-        log: LogAbout | None = None,
+        log: LogInfo | None = None,
         frames: Mapping[str, pl.DataFrame] = NO_FRAMES,
     ) -> None:
         """Write all files of a model, or none.
@@ -129,13 +129,15 @@ class ModelFolder:
                 **({} if log is None else {"log": log.model_dump()}),
                 "files": {path.name: sha256(draft) for draft, path in files},
             }
-            # last, so that a folder that is half replaced is refused by its checksums
+            # last: if the process dies while files are moved into place, the old checksums refuse
+            # the new files
             write_json(self.card_file, card)
+        # files of the model that was here before
         for name in {RETENTION_FILE, LOG, ITEMS, OBSERVED} - card["files"].keys():
-            (self.folder / name).unlink(missing_ok=True)  # of the model that was here before
+            (self.folder / name).unlink(missing_ok=True)
 
-    def card(self) -> Card:
-        """What run.json says."""
+    def card(self) -> ModelCard:
+        """The content of run.json; ModelError if it is missing or of no use."""
         file = self.card_file
         try:
             content = json.loads(file.read_text(encoding="utf-8"))
@@ -149,12 +151,13 @@ class ModelFolder:
             raise ModelError(f"{file}: cannot be read: {error} (fit it again)") from error
         if not isinstance(content, dict) or "data" not in content:
             raise ModelError(f"{file}: not the card of a model (fit it again)")
+        # before anything else is looked at: a later format may have other fields
         if (version := content.get("format")) != FORMAT:
             raise ModelError(
                 f"{file}: format {version}, this version reads {FORMAT} (fit it again)"
             )
         try:
-            card = Card.model_validate(content)
+            card = ModelCard.model_validate(content)
         except ValidationError as error:
             text = f"{file}: not the card of a model: {faults(error)} (fit it again)"
             raise ModelError(text) from None
@@ -166,11 +169,11 @@ class ModelFolder:
         return card
 
     def has(self, name: str) -> bool:
-        """Whether a file is part of the model."""
+        """Whether run.json lists this file as part of the model."""
         return name in self.card().files
 
     def checked(self, name: str) -> Path:
-        """The path of a file of the model, if it is as it was written."""
+        """The path of a file of the model; ModelError unless its checksum is that of run.json."""
         path, files = self.folder / name, self.card().files
         if name not in files:
             raise ModelError(f"{path}: {CARD} does not name this file (fit it again)")
@@ -184,11 +187,13 @@ class ModelFolder:
         return path
 
     def recommender(self, alpha_prime: float | None = None) -> Recommender:
-        """The method as it was fitted, or serving at another level."""
+        """The fitted method, serving at the level of the fit or at `alpha_prime`."""
         file, card = self.checked(MODEL), self.card()
         with understood(file):
             model = load_method(file)
+            # through JSON, as the card was: tuples become lists
             described = json.loads(json.dumps(model.description()))
+        # a card that was edited, or copied from another run, must not describe this model
         stated = card.model_dump()
         for name, value in described.items():
             if stated.get(name) != value:
@@ -204,31 +209,31 @@ class ModelFolder:
             raise ConfigError(f"{self.folder}: {error}") from None
 
     def retention(self) -> FittedRetention | None:
-        """What was learned from a record of responses; None: there was none."""
+        """What a like is worth for later; None: the fit had no record of responses."""
         return (
             FittedRetention.load(self.checked(RETENTION_FILE)) if self.has(RETENTION_FILE) else None
         )
 
     def data(self) -> DataSpec:
-        """What it was fitted on."""
+        """Which data the model was fitted on."""
         with understood(self.card_file):
             data = DataSpec.model_validate(self.card().data)
         return data.model_copy(update={"source": self._within(data.source)})
 
     @property
     def is_of_whole_log(self) -> bool:
-        """Whether it was fitted on everything, so that nothing is left to test on."""
+        """Whether the model was fitted on the whole log, so that nothing is left to test on."""
         return self.data().cut == "none"
 
     def check_testable(self, remedy: str = "fit without --all") -> None:
-        """Refuse a model without test items."""
+        """Refuse a model that was fitted on the whole log: it has no test items."""
         if self.is_of_whole_log:
             raise ConfigError(
                 f"{self.folder}: was fitted on the whole log: nothing is left to test on ({remedy})"
             )
 
     def check_whole(self) -> None:
-        """Refuse a model that knows only a part of its log."""
+        """Refuse a model that was fitted on the training part of its log only."""
         if not self.is_of_whole_log:
             raise ModelError(
                 f"{self.folder}: was fitted on a part of its log, to be tested on the rest (fit it "
@@ -243,30 +248,30 @@ class ModelFolder:
             raise ModelError(f"{self.card_file}: {error}") from None
 
     def item_table(self) -> str | None:
-        """The path of the table with the columns of its limits."""
+        """The path of the table with the columns that limits are about; None: there is none."""
         table = self.card().item_table
         return None if table is None else self._within(table)
 
     def with_its_ties(self, data: DataSpec) -> DataSpec:
-        """The data with ties in the order of this model, unless an order is given."""
+        """The data with ties ordered as in this model, unless an order is given."""
         if data.ties != "auto" or not self.card_file.exists():
             return data
         return data.model_copy(update={"ties": self.data().ties})
 
     def _within(self, path: str) -> str:
-        """A file of the folder, where the path is one; else the path as it is."""
+        """The path of a file of this folder, if it has one of that name; else the path as it is."""
         file = self.folder / path
         return str(file.resolve()) if not Path(path).is_absolute() and file.is_file() else path
 
     def log(self, cache_dir: Path | None = None) -> Interactions:
-        """The log of the model, as it was loaded."""
+        """The log that the model was fitted on: the stored one, else read from where it was."""
         about = self.card().log
         if about is None:
             return self.data().read(cache_dir)
         return log_of(pl.read_parquet(self.checked(LOG)), about)
 
     def items(self) -> ItemTable | None:
-        """The table of items."""
+        """The table of items, if the model has one."""
         table = self.item_table()
         if table is None:
             return None
@@ -275,7 +280,7 @@ class ModelFolder:
         return load_items(table, encoding=self.data().encoding)
 
     def observed(self, log: Interactions) -> pl.DataFrame | None:
-        """Rows that were observed after the fit, under the names of the columns of the log."""
+        """Rows that were observed after the fit, with the log's names of columns; None: none."""
         if not self.has(OBSERVED):
             return None
         frame = pl.read_parquet(self.checked(OBSERVED))
@@ -285,15 +290,16 @@ class ModelFolder:
 
 
 def _numbers(version: str) -> tuple[float, ...]:
-    """A version to compare; what is none is later than any."""
+    """A version as numbers to compare; a text that is no version is later than all."""
     found = re.match(r"\d+(\.\d+)*", version)
     return tuple(map(float, found[0].split("."))) if found else (float("inf"),)
 
 
 def log_frame(log: Interactions) -> pl.DataFrame:
-    """A row per row of the log; of a log with weights also those that repeat others.
+    """The log as a frame, with ids: user, item and what it has of rating, time, weight, last_time.
 
-    A user or an item without any has a row alone, with nothing else in it.
+    A log with weights gets a row for every row that was read, also for repeats. A user or an item
+    without interactions has a row in which everything else is null.
     """
     rows = all_rows(log)
     columns: dict[str, Any] = {
@@ -313,8 +319,8 @@ def log_frame(log: Interactions) -> pl.DataFrame:
     return pl.concat([taken, *alone], how="diagonal")
 
 
-def log_of(frame: pl.DataFrame, about: LogAbout) -> Interactions:
-    """The log of a `log_frame`."""
+def log_of(frame: pl.DataFrame, about: LogInfo) -> Interactions:
+    """The log that `log_frame` made the frame of."""
     idle = (
         frame.filter(pl.col("item").is_null())["user"],
         frame.filter(pl.col("user").is_null())["item"],
@@ -332,16 +338,17 @@ def log_of(frame: pl.DataFrame, about: LogAbout) -> Interactions:
         labels=about.columns,
         idle=idle if any(map(len, idle)) else None,
     )
+    # with weights all rows are there, and the last time of a pair follows from them
     return log if log.weights is not None else replace(log, last_times=columns.get("last_time"))
 
 
 def items_frame(table: ItemTable) -> pl.DataFrame:
-    """A row per item."""
+    """The table of items as a frame, with a row per item."""
     return pl.DataFrame({"item": _ids(table.ids), **table.columns})
 
 
 def observed_frame(parts: Sequence[ObservedRows]) -> pl.DataFrame:
-    """A row per row that was observed."""
+    """All rows that were observed, as a frame."""
     rows = joined(list(parts))
     columns: dict[str, Any] = {"user": _ids(rows.users), "item": _ids(rows.items)}
     columns |= {} if rows.ratings is None else {"rating": rows.ratings}

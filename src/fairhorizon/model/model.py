@@ -1,4 +1,4 @@
-"""The model that people speak to by ids: fit, open, recommend, explain, observe, refresh, save."""
+"""`Model`: fit or open one, recommend and explain by ids, observe new rows, refresh, save."""
 
 import threading
 from collections.abc import Iterable, Sequence
@@ -29,7 +29,7 @@ from fairhorizon.model.folder import (
     ITEMS,
     LOG,
     OBSERVED,
-    LogAbout,
+    LogInfo,
     ModelFolder,
     items_frame,
     log_frame,
@@ -39,23 +39,23 @@ from fairhorizon.model.observe import ObservedRows, described, joined
 from fairhorizon.model.serving import (
     Group,
     Histories,
-    People,
     RepeatRule,
     Requests,
     ServingState,
-    barred,
-    bound_to,
+    UserHistories,
     check_table,
-    frame_of,
-    group_in,
-    group_of,
-    in_order,
-    length_of,
-    own_limit,
-    persons_of,
-    scenario_of,
+    checked_length,
+    excluded_items,
+    find_users,
+    level_limit,
+    limited_items,
+    lists_frame,
+    members_of,
+    request_scenario,
+    resolve_for,
     serve,
     warn_if_broken,
+    with_ties_in_order,
 )
 from fairhorizon.recommenders.base import Recommender
 from fairhorizon.recommenders.progress import SILENT, Listener
@@ -64,10 +64,10 @@ from fairhorizon.vocabulary import ListValue
 
 
 class Model:
-    """A method fitted on the whole log, made by `fit` or `open_model`; ids in, frames out.
+    """A method fitted on the whole log, made by `fit` or `open_model`. Ids go in, frames come out.
 
-    All calls may come from several threads. A call sees the model before or after an `observe` or a
-    `refresh`, never in between.
+    Several threads may call it at once. A call sees the model as it was before an `observe` or a
+    `refresh`, or as it is afterwards, never in between.
     """
 
     def __init__(
@@ -83,15 +83,17 @@ class Model:
         retention: FittedRetention | None = None,
         ordered: Interactions | None = None,
     ) -> None:
-        """method: as it was asked for.  ordered: the log with its ties in order, if known."""
+        """method: its name as given to the fit.  ordered: the log with ties in order, if known."""
         self._log, self._table, self._ties = log, table, ties
         self._limits, self._method, self._area_km = tuple(limits), method, area_km
         self._retention = retention
         self._rows: list[ObservedRows] = []  # observed since the fit
+        # one `observe`, `refresh` or `save` at a time; `recommend` needs no lock, as it reads
+        # `_state` once and that object never changes
         self._changing = threading.Lock()
-        people = People(in_order(log, ties) if ordered is None else ordered)
-        catalogue = Catalogue.of(people.log, table, area_km=area_km)
-        self._state = ServingState.of(recommender, people, catalogue, self._limits)
+        users = UserHistories(with_ties_in_order(log, ties) if ordered is None else ordered)
+        catalogue = Catalogue.from_log(users.log, table, area_km=area_km)
+        self._state = ServingState.from_recommender(recommender, users, catalogue, self._limits)
 
     def __repr__(self) -> str:
         state = self._state
@@ -103,7 +105,7 @@ class Model:
 
     @property
     def state(self) -> ServingState:
-        """Everything that it serves with at this moment."""
+        """Everything that lists are made from at this moment."""
         return self._state
 
     @property
@@ -113,7 +115,7 @@ class Model:
 
     @property
     def limits(self) -> tuple[str, ...]:
-        """The limits that the lists of a call keep together."""
+        """The limits that all lists of one call keep together, as they were written."""
         return tuple(map(str, self._limits))
 
     @property
@@ -123,19 +125,19 @@ class Model:
 
     @property
     def users(self) -> list[Any]:
-        """The ids of all users, those observed since the fit last."""
+        """The ids of all users; those who came after the fit are last."""
         return self._state.people.ids
 
     @property
     def items(self) -> list[Any]:
-        """The ids of all items that can be shown, those that are new to the model last."""
+        """The ids of all items that can be shown; those that came after the fit are last."""
         state = self._state
         ids: list[Any] = state.catalogue.ids[: state.n_items].tolist()
         return ids
 
     @property
     def retention(self) -> FittedRetention | None:
-        """What it learned from answers; None: it was fitted without them."""
+        """What a like is worth for later, learned from answers; None: there were none."""
         return self._retention
 
     def recommend(
@@ -162,9 +164,9 @@ class Model:
         repeats: whether somebody may be shown what they took: "no" (the default), "yes", or "after
             7 days" since they took it last, counted back from the newest time in the log.
         value: what the lists make as much of as they can under the limits. "ndcg": what users like
-            now. "long": every user's values count by what a like of theirs is worth for later, so
-            that what is scarce goes to those whom a like keeps; for a model that was fitted with
-            answers.
+            now. "long": a user's values are multiplied by what a like of theirs is worth for later,
+            so that scarce items go to users who stay because of them; needs a model that was fitted
+            with answers.
 
         Returns a frame with a row per place: user, rank (from 1), item, score (the chance that the
         user takes the item next, where the method calibrates it, else the score of its ranker) and
@@ -172,14 +174,16 @@ class Model:
         none. `to_pandas()` makes it a pandas frame.
         """
         state = self._state
-        shut = barred(state, exclude, candidates)
-        requests = Requests(persons_of(state, users, histories), shut, RepeatRule.parse(repeats))
-        served = serve(state, requests, length_of(k), self.retention_for(value))
+        excluded = excluded_items(state, exclude, candidates)
+        requests = Requests(
+            find_users(state, users, histories), excluded, RepeatRule.parse(repeats)
+        )
+        served = serve(state, requests, checked_length(k), self.retention_for(value))
         warn_if_broken(state, served)
-        return frame_of(state, requests.persons, served)
+        return lists_frame(state, requests.users, served)
 
     def retention_for(self, value: str) -> FittedRetention | None:
-        """What a like is worth, where it is asked for; a ConfigError if the model does not know."""
+        """What lists of this `value` need of retention; ConfigError if nothing was learned."""
         if value == ListValue.NDCG:
             return None
         if value != ListValue.LONG:
@@ -210,13 +214,13 @@ class Model:
         """
         state = self._state
         if history is None:
-            (person,) = persons_of(state, [user], None)
+            (person,) = find_users(state, [user], None)
         else:
-            (person,) = persons_of(state, None, {"" if user is None else user: history})
-        return explained(state, person, length_of(k), self.retention_for(value))
+            (person,) = find_users(state, None, {"" if user is None else user: history})
+        return explained(state, person, checked_length(k), self.retention_for(value))
 
     def observe(self, rows: Any) -> "Model":
-        """New interactions: histories change at once, the model itself with the next `refresh`.
+        """Add new interactions: histories change at once, the fit itself with the next `refresh`.
 
         rows: a frame with the columns of the log, later than what it has. Users and items may be
             new; a new item is scored like those that share its attributes until the next refresh.
@@ -225,20 +229,21 @@ class Model:
         Returns the model.
         """
         with self._changing:
-            new = ObservedRows.of(rows, self._log)
+            new = ObservedRows.from_frame(rows, self._log)
             self._table = merged_tables(self._table, described(rows, self._log, self._table))
             state = self._state
             if unknown := state.catalogue.find(new.items)[1]:
                 state = state.with_items(unknown, self._table, self._limits)
             self._rows.append(new)
-            self._state = replace(state, people=state.people.after(new, state.catalogue.codes))
+            # one assignment, so that no other thread sees new histories with old items
+            self._state = replace(state, users=state.users.after(new, state.catalogue.codes))
         return self
 
     def refresh(self, *, listener: Listener = SILENT) -> "Model":
-        """Fit again on the log with everything observed since, with the settings chosen before.
+        """Fit again, on the log with everything observed since, with the settings chosen before.
 
-        Where the rankers are in closed form (all of fcpo's preset fast), the model is then the same
-        as one fitted from scratch on the longer log with these settings.
+        Rankers in closed form (all of fcpo's preset fast) are then the same as if they had been
+        fitted from scratch on the longer log with these settings.
 
         listener: receives the progress.
 
@@ -246,25 +251,28 @@ class Model:
         """
         with self._changing:
             log = joined(self._rows).after(self._log) if self._rows else self._log
-            people = People(in_order(log, self._ties))
-            catalogue = Catalogue.of(people.log, self._table, area_km=self._area_km)
+            users = UserHistories(with_ties_in_order(log, self._ties))
+            catalogue = Catalogue.from_log(users.log, self._table, area_km=self._area_km)
             before = self._state.recommender
-            group = group_in(catalogue, self._limits, before.popular_share)[: catalogue.n_fitted]
-            fitted = before.refitted(uncut(people.log), sensitive=group, listener=listener)
-            self._state = ServingState.of(fitted, people, catalogue, self._limits)
+            # items that only the table has stay behind those of the log: the fit does not see them
+            items = limited_items(catalogue, self._limits, before.popular_share)
+            group = items[: catalogue.n_fitted]
+            fitted = before.refitted(uncut(users.log), sensitive=group, listener=listener)
+            self._state = ServingState.from_recommender(fitted, users, catalogue, self._limits)
             self._log, self._rows = log, []
         return self
 
     def server(
         self, guard: ExposureGuard | None = None, *, value: str = ListValue.NDCG
     ) -> "ModelServer":
-        """Serves one request after the other; the limits hold over all of them, at any moment.
+        """A server of single requests, whose limits hold over all of them at any moment.
 
-        guard: what has counted showings before, such as one of `ExposureGuard.load`; None: nothing
+        guard: has counted the showings so far, such as one of `ExposureGuard.load`; None: nothing
             was shown yet.
         value: as in `recommend`.
 
-        Returns a server with `recommend`, which also sees what the model observes later.
+        Returns a server with a `recommend` for one user. It follows later calls of `observe` and
+        `refresh`.
         """
         return ModelServer(self, guard, value=value)
 
@@ -275,6 +283,7 @@ class Model:
         """
         with self._changing:
             log, folder = self._log, Path(folder)
+            # only what `save` wrote has a copy of its log; anything else is not ours to replace
             if folder.exists() and any(folder.iterdir()) and not (folder / LOG).exists():
                 raise ModelError(f"{folder}: holds something else (name a new folder)")
             frames = {LOG: log_frame(log)}
@@ -289,7 +298,7 @@ class Model:
                 item_table=ITEMS if ITEMS in frames else None,
                 retention=self._retention,
                 asked=self._method,
-                log=LogAbout.of(log),
+                log=LogInfo.from_log(log),
                 frames=frames,
             )
 
@@ -313,12 +322,12 @@ class ModelServer:
             raise ConfigError(
                 f"{recommender.method} does not serve one request after the other (use fcpo)"
             )
-        model.retention_for(value)  # refuses what the model has not learned
+        model.retention_for(value)  # refuses a value that the model has not learned
         self._model, self._guard, self._making, self._value = model, guard, threading.Lock(), value
 
     @property
     def guard(self) -> ExposureGuard | None:
-        """What counts the showings and keeps the limits; None before the first request."""
+        """The guard that counts showings and keeps limits; None before the first request."""
         return self._guard
 
     def recommend(
@@ -331,7 +340,7 @@ class ModelServer:
         candidates: Iterable[Any] | None = None,
         repeats: str | None = None,
     ) -> pl.DataFrame:
-        """The list of one user, counted: later requests get what the limits leave.
+        """The list of one user. Its showings are counted, and later requests get what is left.
 
         user: the id of a user of the log, or observed since.
         k: the length of the list.
@@ -342,20 +351,21 @@ class ModelServer:
         """
         state = self._model._state
         if history is None:
-            asked = persons_of(state, [user], None)
+            asked = find_users(state, [user], None)
         else:
-            asked = persons_of(state, None, {"" if user is None else user: history})
-        shut = barred(state, exclude, candidates)
-        requests = Requests(asked, shut, RepeatRule.parse(repeats))
-        length = min(length_of(k), state.n_items)
+            asked = find_users(state, None, {"" if user is None else user: history})
+        excluded = excluded_items(state, exclude, candidates)
+        requests = Requests(asked, excluded, RepeatRule.parse(repeats))
+        length = min(checked_length(k), state.n_items)
         guard = self._guarding(state.serving, length)
         with torch.inference_mode():
-            scenario = scenario_of(state, requests, self._model.retention_for(self._value))
+            scenario = request_scenario(state, requests, self._model.retention_for(self._value))
             served = state.serving.rank_one_by_one(scenario, length, guard)
-        return frame_of(state, asked, served)
+        return lists_frame(state, asked, served)
 
     def _guarding(self, recommender: Recommender, length: int) -> ExposureGuard:
-        """The one guard of this server; its first price is for lists of the first length."""
+        """The one guard of this server; its first prices are for the first length asked."""
+        # two first requests at once must not get a guard each: one would not be counted
         with self._making:
             if self._guard is None:
                 self._guard = recommender.request_guard(length)
@@ -369,13 +379,13 @@ def fit_whole(
     group: Group | None = None,
     listener: Listener = SILENT,
 ) -> Recommender:
-    """The method fitted on every row of the log, with settings that suit its newest part.
+    """Fit a method on every row of the log, with settings that suit its newest part.
 
-    First it is fitted without the last item of every user: everything that a fit chooses (settings
-    and weights of rankers, epochs, the policy, the calibration of scores, prices) is chosen there,
-    on the last item and the last fifth of those before it. Then what is estimated from the log is
-    estimated again, from all of it. A method that has to be trained to follow a log (lird,
-    fcpo:paper) is trained a second time.
+    A first fit leaves out the last item of every user and makes all choices (settings and weights
+    of rankers, epochs, the policy, the calibration of scores, prices), on that item and the last
+    fifth of those before it. Then what is estimated from the log is estimated again, from all of
+    it. Methods that are trained on a log from beginning to end (lird, fcpo:paper) are trained a
+    second time.
 
     draft: the method before its fit.
     log: the log, ties in the order wanted.
@@ -385,27 +395,29 @@ def fit_whole(
     newest = split(log, test_share=0.0, ties="keep")
     chosen = draft.fit(newest, sensitive=group, listener=listener)
     if group is None:
+        # of the whole log: without the last items, others may have been popular
         group = popular_group(log.item_counts(), draft.popular_share)
     return chosen.refitted(uncut(log), sensitive=group, listener=listener)
 
 
 def with_level(method: Method, limits: Sequence[Limit]) -> tuple[Limit, ...]:
-    """The limits, with the level of a method that is a share of the popular items: `fcpo@0.4`."""
+    """The limits, with that in the name of the method: `fcpo@0.4` has `popular<=0.4`."""
     if method.level is None or not method.capabilities.level_is_share:
         return tuple(limits)
     level = Limit.popular(method.level)
     for limit in limits:
         if limit.group == level.group and limit.is_plain and not limit.is_floor:
-            method.limited_to(limit.share)  # refuses two that differ
+            method.limited_to(limit.share)  # refuses two shares that differ
             return tuple(limits)
     return (level, *limits)
 
 
-def at_level(method: Method, limits: Sequence[Limit]) -> Method:
-    """The method at the share of its own limit, where its level is one."""
-    own = own_limit(limits)
+def at_level_of(method: Method, limits: Sequence[Limit]) -> Method:
+    """The method at the share of its `level_limit`, unless it has a level already."""
+    own = level_limit(limits)
     if own is None or method.level is not None or not method.capabilities.level_is_share:
         return method
+    # a level is above 0; a limit of 0 is kept by the list engine alone
     return method.limited_to(own.share) if own.share > 0 else method
 
 
@@ -413,15 +425,14 @@ AWAY = 14.0  # days
 
 
 @dataclass(frozen=True)
-class GivenAnswers:
-    """A record of answers, and the days at its end in which who left was shown nothing.
-
-    log: that the method is fitted on.
-    """
+class RetentionData:
+    """What retention is learned from: responses to showings, and the log of the fit."""
 
     record: ResponseLog
     log: Interactions
-    away: float = AWAY
+    away: float = (
+        AWAY  # days without a showing at the end of the record, after which a user has left
+    )
 
     def __str__(self) -> str:
         left = int(self.record.left(self.away).sum())
@@ -431,10 +442,12 @@ class GivenAnswers:
 
     @classmethod
     def read(cls, source: Any, away: float, draft: Recommender, log: Interactions) -> Self:
-        """From a frame or a file; refused here if nothing can be learned from it later.
+        """From a frame or a file with a row per showing (see `load_responses`).
 
+        away: days without a showing, after which a user has left.
         draft: the method before its fit.
         """
+        # refused before the fit, which may take hours, and not after it
         check_weighs(draft)
         if not away > 0:
             raise ConfigError(f"away for {away:g} days (give a number above 0)")
@@ -443,7 +456,7 @@ class GivenAnswers:
         return cls(record, log, away)
 
     def learned(self, model: Recommender) -> FittedRetention:
-        """What a like is worth, with the chances of a model that was fitted on the log."""
+        """What a like is worth for later, by a model that was fitted on the log."""
         return learn_from_answers(model, self.log, self.record, away=self.away, seed=model.seed)
 
 
@@ -464,7 +477,7 @@ def fit(
     away: float = AWAY,
     listener: Listener = SILENT,
 ) -> Model:
-    """Fit a method on the whole log, to serve people with.
+    """Fit a method on the whole log, to serve users with.
 
     Settings and weights are chosen on the newest part of the log, and then the method is fitted on
     all of it. Nothing is left to test on: for a study use `split` and `evaluate`.
@@ -472,8 +485,8 @@ def fit(
     log: a log of `load`, or anything that `load` takes.
     method: a name of `fairhorizon methods`: "fcpo", "fcpo:strong", "ease+lists", "ease" ... A
         level in it, as in "fcpo@0.4", is a limit on the popular items.
-    limits: what the lists of every call keep together, as in ["popular<=0.4",
-        "seller_size=small>=0.3"] (docs/limits.md). Not every method keeps every limit.
+    limits: kept by all lists of one call together, as in ["popular<=0.4",
+        "seller_size=small>=0.3"] (docs/limits.md). Not every method can keep every limit.
     items: a frame or the path of a file with a row per item, for limits on its columns; its item
         column is called as that of the log, or by a usual name. Items that are not in the log can
         be shown too: they are scored like those that share their attributes, and are the group
@@ -485,7 +498,7 @@ def fit(
     ties: the order of a user's interactions at one time, as in `split`.
     answers: a frame or the path of a file with a row per showing: user, item, time and liked (1
         or 0). From it the model learns what a like is worth, for `value="long"`.
-    away: days at the end of the answers in which somebody who left was shown nothing.
+    away: days. A user who was shown nothing in the last `away` days of the answers has left.
     listener: receives the progress; `PrintedProgress()` prints it.
 
     Returns the model: `recommend`, `explain`, `observe`, `refresh`, `server`, `save`.
@@ -498,13 +511,13 @@ def fit(
     check_table(log, table, asked)
     table = merged_tables(table, _columns_of_log(log, table, asked))
     ordered = with_ties(log, ties)
-    catalogue = Catalogue.of(ordered, table, area_km=area_km)
-    chosen = at_level(named, asked)
+    catalogue = Catalogue.from_log(ordered, table, area_km=area_km)
+    chosen = at_level_of(named, asked)
     draft = build(chosen, settings, seed)
     group = _fitted_for(draft, asked, catalogue)
-    given = None if answers is None else GivenAnswers.read(answers, away, draft, ordered)
+    responses = None if answers is None else RetentionData.read(answers, away, draft, ordered)
     recommender = fit_whole(draft, ordered, group=group, listener=listener)
-    retention = None if given is None else given.learned(recommender)
+    retention = None if responses is None else responses.learned(recommender)
     return Model(
         recommender,
         str(chosen),
@@ -518,12 +531,12 @@ def fit(
 
 
 def _fitted_for(draft: Recommender, limits: Sequence[Limit], catalogue: Catalogue) -> Group | None:
-    """The group that a method is fitted for, if it can keep the limits; None: the popular items."""
-    bound = bound_to(limits, catalogue, draft.popular_share)
-    group = group_in(catalogue, limits, draft.popular_share)[: catalogue.n_fitted]
-    fitted = [type(one)(one.limit, one.members[: len(group)]) for one in bound]
+    """(n_items,) the group to fit for; None: the popular items. Refuses unsupported limits."""
+    resolved = resolve_for(limits, catalogue, draft.popular_share)
+    group = limited_items(catalogue, limits, draft.popular_share)[: catalogue.n_fitted]
+    fitted = [type(one)(one.limit, one.members[: len(group)]) for one in resolved]
     check_supported(draft.method, draft.supported_limits, fitted, group)
-    return group_of(own_limit(limits), fitted)
+    return members_of(level_limit(limits), fitted)
 
 
 def open_model(folder: str | Path, *, cache_dir: str | Path | None = None) -> Model:
@@ -539,7 +552,7 @@ def open_model(folder: str | Path, *, cache_dir: str | Path | None = None) -> Mo
     stored.check_whole()
     card, data = stored.card(), stored.data()
     log = stored.log(None if cache_dir is None else Path(cache_dir))
-    ordered, recommender = in_order(log, data.ties), stored.recommender()
+    ordered, recommender = with_ties_in_order(log, data.ties), stored.recommender()
     if recommender.fingerprint_ != ordered.fingerprint():
         raise ModelError(f"{folder}: its log has changed since the fit (fit it again)")
     limits, items = stored.limits(), stored.items()
@@ -561,7 +574,7 @@ def open_model(folder: str | Path, *, cache_dir: str | Path | None = None) -> Mo
 def _columns_of_log(
     log: Interactions, table: ItemTable | None, limits: Sequence[Limit]
 ) -> ItemTable | None:
-    """The columns of the log that limits are about, where the table of items has none of them."""
+    """A table of the log's own columns that limits name and the table of items does not have."""
     known = () if table is None else tuple(table.columns)
     in_log = (*log.attributes, *log.further)
     names = {limit.group.column for limit in limits if not limit.group.reserved}

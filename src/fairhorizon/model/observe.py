@@ -1,4 +1,4 @@
-"""Interactions that came after a fit, as rows of the log to be."""
+"""Interactions that came after a fit, as rows to be added to its log."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -35,8 +35,8 @@ class ObservedRows:
     weights: list[float] | None = None
 
     @classmethod
-    def of(cls, source: Any, log: Interactions) -> "ObservedRows":
-        """From a frame with the columns of the log."""
+    def from_frame(cls, source: Any, log: Interactions) -> "ObservedRows":
+        """From a frame with the columns of the log; DataError if one is missing or wrong."""
         frame, names = as_frame(source), names_of(log)
         known = [str(column) for column in frame.columns]
         needed = _needed(log, known)
@@ -58,6 +58,7 @@ class ObservedRows:
         if log.ratings is not None and names["rating"] in known:
             ratings = to_ratings(column(names["rating"]), names["rating"], origin).tolist()
         elif log.ratings is not None:
+            # new rows may leave the rating out: rankers that predict ratings skip rows without one
             ratings = [float("nan")] * len(users)
         order = np.arange(len(users)) if times is None else np.argsort(times, kind="stable")
         return cls(
@@ -74,7 +75,8 @@ class ObservedRows:
     def after(self, log: Interactions) -> Interactions:
         """The log with these rows, as if it had been loaded with them."""
         before = all_rows(log)
-        # rows that were merged, but for their times; of a log with weights all rows are known
+        # a log without weights keeps one row per user and item, with the time of the last one. That
+        # later row comes back here, so that merging treats it as loading would have done
         again = _taken_again(log) if log.weights is None else np.empty(0, dtype=np.int64)
         rows = np.append(before.like, again)
         users, items = (
@@ -96,7 +98,7 @@ class ObservedRows:
 
 
 def joined(rows: list[ObservedRows]) -> ObservedRows:
-    """One after the other."""
+    """The rows of several calls, one call after the other."""
 
     def together(name: str) -> Any:
         parts = [getattr(one, name) for one in rows]
@@ -106,19 +108,17 @@ def joined(rows: list[ObservedRows]) -> ObservedRows:
 
 
 def names_of(log: Interactions) -> dict[str, str]:
-    """What the columns of a log are called, by what they hold."""
+    """The log's names of columns by what they hold: user, item, rating, timestamp, weight."""
     return {name: name for name in ("user", "item", "rating", "timestamp", "weight")} | dict(
         log.columns
     )
 
 
 def _needed(log: Interactions, known: Sequence[str]) -> list[str]:
-    """What new rows have to say; a DataError where a column of it is missing.
-
-    Where weights count rows, a row weighs 1 without a column.
-    """
+    """What new rows must have a column for; DataError if one is missing."""
     names, roles = names_of(log), ["user", "item"]
     roles += [] if log.timestamps is None else ["timestamp"]
+    # where weights are numbers of rows, a row without a weight counts once
     if log.weights is not None and (names["weight"] != ROWS or ROWS in known):
         roles.append("weight")
     needed = [names[role] for role in roles]
@@ -133,7 +133,7 @@ def _needed(log: Interactions, known: Sequence[str]) -> list[str]:
 
 
 def described(source: Any, log: Interactions, table: ItemTable | None) -> ItemTable | None:
-    """The columns of a frame of interactions that a table of items has, as a table; or None."""
+    """The item columns of a frame of interactions, as a table: those that the table has too."""
     frame, item = as_frame(source), log.columns.get("item", "item")
     shared = [] if table is None else [name for name in table.columns if name in frame.columns]
     if not shared:
@@ -142,7 +142,7 @@ def described(source: Any, log: Interactions, table: ItemTable | None) -> ItemTa
 
 
 def _taken_again(log: Interactions) -> NDArray[np.int64]:
-    """The rows of pairs of a user and an item that were taken again, later."""
+    """Indices of the rows whose user took the item again later."""
     if log.timestamps is None or log.last_times is None:
         return np.empty(0, dtype=np.int64)
     return np.flatnonzero(log.last_times > log.timestamps)

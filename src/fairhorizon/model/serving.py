@@ -1,7 +1,7 @@
 """From ids to lists under limits, and from lists to frames.
 
-`People` and `Requests` say who asks for what, `ServingState` is everything that answers, and
-`serve` and `frame_of` make the answer.
+`UserHistories` and `Requests` hold who asks for what, `ServingState` is everything that a list is
+made from, and `serve` and `lists_frame` make the answer.
 """
 
 import copy
@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import polars as pl
@@ -40,17 +40,22 @@ Group = NDArray[np.bool_]  # (n_items,)
 
 
 @dataclass(frozen=True, eq=False)
-class Person:
-    """Somebody who asks for a list."""
+class UserHistory:
+    """A user and the items that they have taken."""
 
     id: Any
     code: int  # of the user in the log that the model was fitted on; -1: not in it
     items: Codes  # (n,) taken so far, in time order
-    times: Times | None = None  # (n,) when each was taken last
+    times: Times | None = None  # (n,) when each was taken last, in seconds
+
+    @classmethod
+    def from_items(cls, user: Any, items: Sequence[int] | Codes) -> Self:
+        """Somebody who is not in the log; an item that is repeated counts once."""
+        return cls(user, -1, np.array(list(dict.fromkeys(items)), dtype=np.int64))
 
 
-class People:
-    """The users of a log and what they have taken; `observe` adds to it."""
+class UserHistories:
+    """The users of a log and what they have taken, with the rows that were observed since."""
 
     def __init__(self, log: Interactions) -> None:
         self.log = log  # ties in the order that the model was fitted on
@@ -61,17 +66,18 @@ class People:
             order = np.argsort(log.users, kind="stable")
             self._times = times[order].astype(np.float64)
         self._codes = {str(one): code for code, one in enumerate(log.user_ids.tolist())}
-        self._since: dict[str, Person] = {}  # who was observed since the fit
+        # users who were observed since the fit, with their whole history: looked up before the log
+        self._since: dict[str, UserHistory] = {}
         self.last_time = float(self._times.max()) if self._times is not None else 0.0
 
     @property
     def ids(self) -> list[Any]:
-        """Of everybody, in the order of the log; then those who are new."""
+        """The ids of all users, in the order of the log, then those who are new."""
         known = self.log.user_ids.tolist()
         return [*known, *(one.id for key, one in self._since.items() if key not in self._codes)]
 
-    def find(self, user: Any) -> Person | None:
-        """Somebody by id; None if nobody has it."""
+    def find(self, user: Any) -> UserHistory | None:
+        """The history of a user; None for an unknown id."""
         key = str(user)
         if key in self._since:
             return self._since[key]
@@ -80,40 +86,48 @@ class People:
             return None
         rows = slice(self._indptr[code], self._indptr[code + 1])
         times = None if self._times is None else self._times[rows]
-        return Person(self.log.user_ids[code], code, self._items[rows], times)
+        return UserHistory(self.log.user_ids[code], code, self._items[rows], times)
 
-    def after(self, rows: ObservedRows, codes: Mapping[str, int]) -> "People":
-        """With later rows of these item codes; the present ones stay as they are."""
-        people = copy.copy(self)
-        people._since = dict(self._since)
+    def after(self, rows: ObservedRows, codes: Mapping[str, int]) -> "UserHistories":
+        """New histories that include later rows.
+
+        rows: in time order.
+        codes: the code of every item in the rows, by the text of its id.
+        """
+        # a copy, so that lists that are being made from the present histories do not see half of it
+        later = copy.copy(self)
+        later._since = dict(self._since)
         times: Sequence[float | None] = rows.times or [None] * len(rows)
         for user, item, time in zip(rows.users, rows.items, times, strict=True):
-            people._add(user, codes[str(item)], time)
-        return people
+            later._add(user, codes[str(item)], time)
+        return later
 
     def _add(self, user: Any, item: int, time: float | None) -> None:
-        known = self.find(user) or Person(user, -1, np.empty(0, dtype=np.int64), np.empty(0))
+        known = self.find(user) or UserHistory(user, -1, np.empty(0, dtype=np.int64), np.empty(0))
         items, times = known.items, known.times
         again = np.flatnonzero(items == item)
+        # as a reader of the log merges repeats: "last" moves the item to the end of the history,
+        # "first" leaves it where it is and only notes the time
         if len(again) and self.log.repeats == "last":
             items = np.delete(items, again)
             times = None if times is None else np.delete(times, again)
             again = again[:0]
-        if len(again):  # the first stays, but it was taken again
+        if len(again):
             if times is not None and time is not None:
                 times = times.copy()
                 times[again] = np.maximum(times[again], time)
         else:
             items = np.append(items, item)
             times = None if times is None or time is None else np.append(times, time)
-        self._since[str(user)] = Person(known.id, known.code, items, times)
+        self._since[str(user)] = UserHistory(known.id, known.code, items, times)
         if time is not None:
             self.last_time = max(self.last_time, time)
 
     def most_like(self, items: Codes) -> int:
-        """The user of the log with the most similar items (cosine); 0 where none shares any.
+        """The code of the user with the most similar items (cosine); 0 if no user shares any.
 
-        For methods with a vector of every user: somebody new has that of the most similar one.
+        Methods that learn a vector for every user have none for somebody new, who gets that of the
+        most similar user instead.
         """
         known = items[items < self.log.n_items]
         if not len(known):
@@ -131,12 +145,7 @@ class People:
         return taken.T.tocsr()
 
 
-def anonymous_user(key: Any, items: Sequence[int] | Codes) -> Person:
-    """Somebody who is not in the log, by history; an item that is repeated counts once."""
-    return Person(key, -1, np.array(list(dict.fromkeys(items)), dtype=np.int64))
-
-
-DAY = 86_400.0
+DAY = 86_400.0  # seconds
 AFTER = re.compile(r"after\s+(\d+(?:\.\d+)?)\s+days?", re.IGNORECASE)
 
 
@@ -144,7 +153,7 @@ AFTER = re.compile(r"after\s+(\d+(?:\.\d+)?)\s+days?", re.IGNORECASE)
 class RepeatRule:
     """When an item may be shown to somebody who took it."""
 
-    days: float | None = None  # since it was taken last; None: never. 0: at any time
+    days: float | None = None  # that must have passed since then; None: never again. 0: at once
 
     @classmethod
     def parse(cls, text: str | None) -> "RepeatRule":
@@ -158,52 +167,62 @@ class RepeatRule:
             raise ConfigError(f'repeats={text!r} (give "no", "yes" or "after 7 days")')
         return cls(float(found[1]))
 
-    def closed(self, person: Person, now: float) -> Codes:
-        """What may not be shown again."""
+    def blocked(self, user: UserHistory, now: float) -> Codes:
+        """The items of a history that may not be shown again at the time `now`, in seconds."""
         if self.days is None:
-            return person.items
+            return user.items
         if self.days == 0:
-            return person.items[:0]
-        if person.times is None:
-            if len(person.items) and person.code >= 0:
+            return user.items[:0]
+        if user.times is None:
+            # a history that was given with the request never has times: its items stay blocked
+            if len(user.items) and user.code >= 0:
                 raise ConfigError(
                     f"repeats after {self.days:g} days: the log has no times (name its column: "
                     'fh.load(..., time=...), or give repeats="yes")'
                 )
-            return person.items
-        return person.items[person.times > now - self.days * DAY]
+            return user.items
+        return user.items[user.times > now - self.days * DAY]
 
 
 @dataclass(frozen=True, eq=False)
 class Requests:
-    """What lists are asked for."""
+    """The users who lists are made for, and what they may be shown."""
 
-    persons: Sequence[Person]
-    barred: NDArray[np.bool_] | None  # (n_items,) that nobody may be shown
+    users: Sequence[UserHistory]
+    excluded: NDArray[np.bool_] | None  # (n_items,) shown to nobody; None: nothing
     repeats: RepeatRule
 
-    def scenario(self, people: People, n_items: int, queue_length: int) -> Scenario:
-        """For recommenders that can show `n_items`, those of the log first."""
-        closed = [self.repeats.closed(one, people.last_time) for one in self.persons]
-        pointers = np.cumsum([0, *(len(items) for items in closed)])
-        shut = np.concatenate([*closed, np.empty(0, dtype=np.int64)])
+    def scenario(self, known: UserHistories, n_items: int, queue_length: int) -> Scenario:
+        """The state of every user, as recommenders take it.
+
+        known: the users of the log.
+        n_items: that the recommender can show; those of the log come first.
+        queue_length: the longest history that the recommender looks at, in items.
+        """
+        blocked = [self.repeats.blocked(one, known.last_time) for one in self.users]
+        pointers = np.cumsum([0, *(len(items) for items in blocked)])
+        # concatenate refuses an empty list, which no users would give
+        flat = np.concatenate([*blocked, np.empty(0, dtype=np.int64)])
+        # nothing is held out: what a user will like is not known here
         nothing = UserItems(
-            torch.zeros(len(self.persons) + 1, dtype=torch.int64), torch.empty(0).long(), n_items
+            torch.zeros(len(self.users) + 1, dtype=torch.int64), torch.empty(0).long(), n_items
         )
-        codes = [one.code if one.code >= 0 else people.most_like(one.items) for one in self.persons]
+        codes = [one.code if one.code >= 0 else known.most_like(one.items) for one in self.users]
         return Scenario(
-            self._queue(people.log.n_items, queue_length),
+            self._queue(known.log.n_items, queue_length),
             nothing,
-            UserItems(torch.from_numpy(pointers), torch.from_numpy(shut), n_items),
+            UserItems(torch.from_numpy(pointers), torch.from_numpy(flat), n_items),
             codes=torch.tensor(codes, dtype=torch.int64),
-            taken=torch.tensor([len(one.items) for one in self.persons]),
-            barred=None if self.barred is None else torch.from_numpy(self.barred),
+            taken=torch.tensor([len(one.items) for one in self.users]),
+            barred=None if self.excluded is None else torch.from_numpy(self.excluded),
         )
 
     def _queue(self, n_fitted: int, longest: int) -> Tensor:
         """(b, N) the most recent items that the model knows; as wide as the longest history."""
-        recent = [one.items[one.items < n_fitted][-longest:] for one in self.persons]
+        # items that are new to the model are in nobody's features: rankers have no column for them
+        recent = [one.items[one.items < n_fitted][-longest:] for one in self.users]
         width = max(1, *(len(items) for items in recent))
+        # padded on the left with the code behind the last item, as rankers expect it
         queue = np.full((len(recent), width), n_fitted, dtype=np.int64)
         for row, items in enumerate(recent):
             if len(items):
@@ -216,47 +235,48 @@ NO_COLUMN = "name one, or give the table of items that has it: fh.fit(..., items
 
 @dataclass(frozen=True, eq=False)
 class ServingState:
-    """A fitted recommender with its people, items and limits."""
+    """Everything that lists are made from. It never changes: a new one replaces it."""
 
     recommender: Recommender  # as it was fitted
-    people: People
+    users: UserHistories
     catalogue: Catalogue
-    bound: tuple[ResolvedLimit, ...]
-    free: Recommender  # the same over new items too, without the limits
+    limits: tuple[ResolvedLimit, ...]
+    unlimited: Recommender  # the same over new items too, without the limits
     serving: Recommender  # under the limits
 
     @classmethod
-    def of(
+    def from_recommender(
         cls,
         recommender: Recommender,
-        people: People,
+        users: UserHistories,
         catalogue: Catalogue,
         limits: Sequence[Limit],
     ) -> "ServingState":
-        """The recommender, opened for the new items of the catalogue, under the limits."""
-        counts, free = catalogue.log.item_counts(), recommender
-        bound = bound_to(limits, catalogue, recommender.popular_share)
+        """A fitted recommender, extended to the new items of the catalogue, under the limits."""
+        counts, unlimited = catalogue.log.item_counts(), recommender
+        resolved = resolve_for(limits, catalogue, recommender.popular_share)
         if recommender.rankers:
-            cold_start = ColdStartItems.of(catalogue)
+            cold_start = ColdStartItems.from_catalogue(catalogue)
             rankers = [ColdStartRanker(one, cold_start, counts) for one in recommender.rankers]
-            group = torch.from_numpy(group_in(catalogue, limits, recommender.popular_share))
+            group = torch.from_numpy(limited_items(catalogue, limits, recommender.popular_share))
             new = group[catalogue.n_fitted :].to(recommender.sensitive_)
-            free = recommender.with_rankers(rankers, torch.cat([recommender.sensitive_, new]))
-        else:  # what is not made of rankers shows no new items
-            bound = [ResolvedLimit(one.limit, one.members[: len(counts)]) for one in bound]
-        serving = free.with_limits(bound) if bound else free
-        return cls(recommender, people, catalogue, tuple(bound), free, serving)
+            unlimited = recommender.with_rankers(rankers, torch.cat([recommender.sensitive_, new]))
+        else:
+            # a recommender without rankers cannot score new items, so it does not show any
+            resolved = [ResolvedLimit(one.limit, one.members[: len(counts)]) for one in resolved]
+        serving = unlimited.with_limits(resolved) if resolved else unlimited
+        return cls(recommender, users, catalogue, tuple(resolved), unlimited, serving)
 
     @property
     def n_items(self) -> int:
-        """Items that can be shown."""
-        return len(self.free.sensitive_)
+        """Number of items that can be shown."""
+        return len(self.unlimited.sensitive_)
 
-    def known(self) -> Interactions:
-        """The log with the ids of everybody and everything that lists are made of."""
-        log, people, items = self.people.log, self.people.ids, self.catalogue.ids[: self.n_items]
-        texts = any(isinstance(one, str) for one in people)
-        users = np.array(list(map(str, people)) if texts else people, dtype=object)
+    def log_with_new_ids(self) -> Interactions:
+        """The log of the fit, with the ids of users and items that came later behind its own."""
+        log, ids, items = self.users.log, self.users.ids, self.catalogue.ids[: self.n_items]
+        texts = any(isinstance(one, str) for one in ids)
+        users = np.array(list(map(str, ids)) if texts else ids, dtype=object)
         return replace(log, user_ids=users, item_ids=items, attributes={})
 
     def with_items(
@@ -264,49 +284,54 @@ class ServingState:
     ) -> "ServingState":
         """With further new items, and a table that may describe them."""
         now = self.catalogue
-        more = Catalogue.of(now.log, table, (*now.new, *ids), area_km=now.area_km)
-        return ServingState.of(self.recommender, self.people, more, limits)
+        more = Catalogue.from_log(now.log, table, (*now.new, *ids), area_km=now.area_km)
+        return ServingState.from_recommender(self.recommender, self.users, more, limits)
 
 
-def bound_to(
+def resolve_for(
     limits: Sequence[Limit], catalogue: Catalogue, popular_share: float
 ) -> list[ResolvedLimit]:
-    """The limits on the items of a catalogue; a new item is not popular."""
-    bound = resolve_limits(limits, catalogue.counts, catalogue.attribute, elsewhere=NO_COLUMN)
+    """The limits with the members of their groups among the items of a catalogue.
+
+    popular_share: the share of items that count as popular. Items that are new are not popular,
+        and what is popular stays as it was at the fit.
+    """
+    resolved = resolve_limits(limits, catalogue.counts, catalogue.attribute, elsewhere=NO_COLUMN)
     popular = _with_new(popular_group(catalogue.log.item_counts(), popular_share), catalogue)
-    return [ResolvedLimit(one.limit, popular) if one.is_dynamic else one for one in bound]
+    return [ResolvedLimit(one.limit, popular) if one.is_dynamic else one for one in resolved]
 
 
-def group_in(
+def limited_items(
     catalogue: Catalogue, limits: Sequence[Limit], popular_share: float
 ) -> NDArray[np.bool_]:
-    """(n_items,) the group that a method is fitted for: of its own limit, else the popular."""
-    own = own_limit(limits)
-    group = group_of(own, bound_to([] if own is None else [own], catalogue, popular_share))
+    """(n_items,) the group that a method is fitted for: that of `level_limit`, else the popular."""
+    own = level_limit(limits)
+    group = members_of(own, resolve_for([] if own is None else [own], catalogue, popular_share))
     if group is None:
         group = _with_new(popular_group(catalogue.log.item_counts(), popular_share), catalogue)
     return group
 
 
-def own_limit(limits: Sequence[Limit]) -> Limit | None:
-    """The limit that is the level of a method: on the popular items, else the first of its kind.
+def level_limit(limits: Sequence[Limit]) -> Limit | None:
+    """The limit whose share is the level of a method, if there is one.
 
-    Of its kind are largest shares of all showings.
+    It is a largest share of all showings: the one on the popular items, else the first.
     """
     levels = [limit for limit in limits if limit.is_plain and not limit.is_floor]
     on_popular = [limit for limit in levels if limit.group == GroupOf(POPULAR)]
     return next(iter(on_popular or levels), None)
 
 
-def group_of(own: Limit | None, bound: Sequence[ResolvedLimit]) -> Group | None:
-    """The members of the group of a method's own limit; None: the popular items."""
-    if own is None or own.group == GroupOf(POPULAR):
+def members_of(limit: Limit | None, resolved: Sequence[ResolvedLimit]) -> Group | None:
+    """The members of the group of one of the limits; None: the popular items."""
+    if limit is None or limit.group == GroupOf(POPULAR):
         return None
-    return next((one.members for one in bound if one.limit == own), None)
+    return next((one.members for one in resolved if one.limit == limit), None)
 
 
-def in_order(log: Interactions, ties: Ties) -> Interactions:
-    """The log with its ties in order; the fit has warned already."""
+def with_ties_in_order(log: Interactions, ties: Ties) -> Interactions:
+    """The log with the interactions of one time in the order that `ties` gives."""
+    # the fit has warned about ties already
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return with_ties(log, ties)
@@ -324,110 +349,119 @@ def check_table(log: Interactions, table: ItemTable | None, limits: Sequence[Lim
 
 
 Histories = Mapping[Any, Sequence[Any]]
-MANY = 3  # unknown ids that a warning names
+NAMED_IDS = 3  # unknown ids that a warning names
 
 
 class LimitsNotKeptWarning(UserWarning):
     """The lists of a call could not keep a limit."""
 
 
-def persons_of(
+def find_users(
     state: ServingState, users: Iterable[Any] | None, histories: Histories | None
-) -> list[Person]:
-    """Who lists are asked for, each once."""
+) -> list[UserHistory]:
+    """The histories of the users whom lists are asked for, each once; DataError for unknown ids.
+
+    users: ids; None: all users of the log, or none where histories are given.
+    histories: of users who are not in the log, ids of items by a name.
+    """
     if users is None and histories is None:
-        users = state.people.ids
+        users = state.users.ids
     found = []
-    for user in dict.fromkeys(listed(() if users is None else users)):
-        person = state.people.find(user)
-        if person is None:
+    for user in dict.fromkeys(as_list(() if users is None else users)):
+        known = state.users.find(user)
+        if known is None:
             raise DataError(
-                f"user {user!r} is not in {state.people.log.name or 'the log'}",
+                f"user {user!r} is not in {state.users.log.name or 'the log'}",
                 remedy='give what they took: histories={"' + str(user) + '": [...]}',
             )
-        found.append(person)
+        found.append(known)
     for key, items in (histories or {}).items():
-        codes, unknown = state.catalogue.find(listed(items))
-        ignore(f"histories of {key!r}", unknown)
-        found.append(anonymous_user(key, codes))
+        codes, unknown = state.catalogue.find(as_list(items))
+        warn_of_unknown(f"histories of {key!r}", unknown)
+        found.append(UserHistory.from_items(key, codes))
     return found
 
 
-def ignore(what: str, unknown: Sequence[Any]) -> None:
-    """Say which ids are not those of any item."""
+def warn_of_unknown(what: str, unknown: Sequence[Any]) -> None:
+    """Warn of ids that are not those of any item."""
     if unknown:
-        some = ", ".join(map(repr, unknown[:MANY])) + (", ..." if len(unknown) > MANY else "")
+        some = ", ".join(map(repr, unknown[:NAMED_IDS])) + (
+            ", ..." if len(unknown) > NAMED_IDS else ""
+        )
         warnings.warn(f"{what}: no item is called {some}: ignored", stacklevel=4)
 
 
-def listed(ids: Iterable[Any]) -> Iterable[Any]:
+def as_list(ids: Iterable[Any]) -> Iterable[Any]:
     """Ids; one alone is a list of one, not of its letters."""
     return [ids] if isinstance(ids, str | int) else ids
 
 
-def barred(
+def excluded_items(
     state: ServingState, exclude: Iterable[Any] | None, candidates: Iterable[Any] | None
 ) -> NDArray[np.bool_] | None:
-    """(n_items,) what nobody may be shown; None: nothing."""
+    """(n_items,) bool, true for items that nobody may be shown; None: all may be shown."""
     if exclude is None and candidates is None:
         return None
-    shut = np.zeros(state.catalogue.n_items, dtype=np.bool_)
+    excluded = np.zeros(state.catalogue.n_items, dtype=np.bool_)
     if candidates is not None:
-        codes, unknown = state.catalogue.find(listed(candidates))
-        ignore("candidates", unknown)
-        shut[:] = True
-        shut[codes] = False
+        codes, unknown = state.catalogue.find(as_list(candidates))
+        warn_of_unknown("candidates", unknown)
+        excluded[:] = True
+        excluded[codes] = False
     if exclude is not None:
-        codes, unknown = state.catalogue.find(listed(exclude))
-        ignore("exclude", unknown)
-        shut[codes] = True
-    return shut[: state.n_items]
+        codes, unknown = state.catalogue.find(as_list(exclude))
+        warn_of_unknown("exclude", unknown)
+        excluded[codes] = True
+    # the catalogue may know items that the recommender cannot show
+    return excluded[: state.n_items]
 
 
-def length_of(k: int) -> int:
+def checked_length(k: int) -> int:
     """The length of a list, if it is one."""
     if k < 1:
         raise ConfigError(f"k = {k}: a list has at least one item (give 1 or more)")
     return k
 
 
-def scenario_of(
+def request_scenario(
     state: ServingState, requests: Requests, retention: FittedRetention | None
 ) -> Scenario:
-    """What is asked for; with a fitted retention, users count by what a like of theirs is worth."""
-    scenario = requests.scenario(state.people, state.n_items, state.serving.queue_length)
+    """The states of the users who lists are made for.
+
+    retention: with it, a user's values are multiplied by what a like of theirs is worth for later.
+    """
+    scenario = requests.scenario(state.users, state.n_items, state.serving.queue_length)
     if retention is None:
         return scenario
-    return with_user_weights(
-        state.serving, scenario, retention, [one.id for one in requests.persons]
-    )
+    return with_user_weights(state.serving, scenario, retention, [one.id for one in requests.users])
 
 
 @torch.inference_mode()
 def serve(
     state: ServingState, requests: Requests, length: int, retention: FittedRetention | None = None
 ) -> RankedLists:
-    """Lists under the limits, for nobody an empty one."""
-    if not requests.persons:
+    """Lists of at most `length` items per user, which together keep the limits."""
+    if not requests.users:
         return RankedLists(np.empty((0, length), dtype=np.int64))
-    scenario = scenario_of(state, requests, retention)
+    scenario = request_scenario(state, requests, retention)
     return state.serving.rank(scenario, length=min(length, state.n_items))
 
 
 def warn_if_broken(state: ServingState, served: RankedLists) -> None:
-    """A warning for every limit that these lists do not keep; one for all that are rounded."""
+    """Warn of every limit that these lists miss, once for all that are missed by a rounding."""
     rounded = []
-    for bound in state.bound:
-        if clearly_kept(bound, served.lists):
+    for limit in state.limits:
+        # measuring a limit takes longer than making a list for one user: a count comes first
+        if clearly_kept(limit, served.lists):
             continue
-        reached = limit_reached(bound, served.lists)
+        reached = limit_reached(limit, served.lists)
         if reached.kept:
             continue
-        if kept_in_whole_showings(bound, served.lists):
-            rounded.append(bound)
+        if kept_in_whole_showings(limit, served.lists):
+            rounded.append(limit)
             continue
         warnings.warn(
-            f"{bound}: not kept by these {len(served.lists):,} lists, which reach "
+            f"{limit}: not kept by these {len(served.lists):,} lists, which reach "
             f"{reached.reached:.4g} (loosen the limit, or allow more candidates)",
             LimitsNotKeptWarning,
             stacklevel=3,
@@ -443,28 +477,31 @@ def warn_if_broken(state: ServingState, served: RankedLists) -> None:
         )
 
 
-def kept_in_whole_showings(bound: ResolvedLimit, lists: NDArray[np.int64]) -> bool:
+def kept_in_whole_showings(limit: ResolvedLimit, lists: NDArray[np.int64]) -> bool:
     """Whether a limit on all showings is exceeded by less than one of them."""
-    if not bound.limit.is_plain:
+    if not limit.limit.is_plain:
         return False
     shown = lists[lists >= 0]
-    beyond = float(bound.members[shown].sum()) - bound.limit.share * len(shown)
+    beyond = float(limit.members[shown].sum()) - limit.limit.share * len(shown)
     return abs(beyond) < 1
 
 
-def clearly_kept(bound: ResolvedLimit, lists: NDArray[np.int64]) -> bool:
-    """Whether a count shows that a limit on all showings is kept; a fast way to yes."""
-    if not bound.limit.is_plain:
+def clearly_kept(limit: ResolvedLimit, lists: NDArray[np.int64]) -> bool:
+    """Whether a mere count shows that a limit on all showings is kept; False: measure it."""
+    if not limit.limit.is_plain:
         return False
     shown = lists[lists >= 0]
-    inside, allowed = int(bound.members[shown].sum()), bound.limit.share * len(shown)
-    return inside >= allowed if bound.limit.is_floor else inside <= allowed
+    inside, allowed = int(limit.members[shown].sum()), limit.limit.share * len(shown)
+    return inside >= allowed if limit.limit.is_floor else inside <= allowed
 
 
-def frame_of(state: ServingState, asked: Sequence[Person], served: RankedLists) -> pl.DataFrame:
-    """user, rank, item, score, value."""
+def lists_frame(
+    state: ServingState, asked: Sequence[UserHistory], served: RankedLists
+) -> pl.DataFrame:
+    """A row per place of a list: user, rank (from 1), item, score and value (null: unknown)."""
     rows, places = np.nonzero(served.lists >= 0)
     names = [one.id for one in asked]
+    # a column has one type: with one id that is text, all are
     if any(isinstance(one, str) for one in names):
         names = [str(one) for one in names]
     items = state.catalogue.ids[served.lists[rows, places]]

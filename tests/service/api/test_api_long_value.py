@@ -17,7 +17,7 @@ import fairhorizon as fh
 from fairhorizon.data.synthetic import synthetic
 from fairhorizon.errors import ConfigError
 from fairhorizon.fcpo.retention.replay import best_open
-from fairhorizon.model.serving import Person, RepeatRule, Requests
+from fairhorizon.model.serving import RepeatRule, Requests, UserHistory
 from fairhorizon.service.admin.set_up import set_up
 from fairhorizon.service.app import build_app
 from fairhorizon.service.background import Service
@@ -159,20 +159,20 @@ def test_values_are_multiplied_by_the_worth_of_the_standing(files: Any, long_run
     assert worth
 
     retention, state = model.retention, model.state
-    known = state.people.find("c1")
+    known = state.users.find("c1")
     assert retention is not None
     assert known is not None
     later = [state.catalogue.codes[shown[number].items[0]] for number in (0, 2)]
-    person = Person("c1", known.code, np.append(known.items, later))
+    person = UserHistory("c1", known.code, np.append(known.items, later))
     scenario = Requests([person], None, RepeatRule()).scenario(
-        state.people, state.n_items, state.free.queue_length
+        state.users, state.n_items, state.unlimited.queue_length
     )
     assert scenario.taken is not None
-    made = state.free.item_values(scenario, length=2)
+    made = state.unlimited.item_values(scenario, length=2)
     standing = retention.standing_of(["c1"], scenario.taken)
     assert standing.stay.tolist() == [0]  # the record is of others
     standing.see(torch.zeros(1, 3).long(), torch.tensor([[True, False, False]]))
-    best = best_open(made.items, made.chances, state.free.sensitive_)
+    best = best_open(made.items, made.chances, state.unlimited.sensitive_)
     assert worth == pytest.approx([float(retention.worth(standing, best))] * len(worth), rel=1e-5)
 
 

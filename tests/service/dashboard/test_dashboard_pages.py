@@ -352,7 +352,7 @@ def test_why_somebody_is_shown_what_they_are_shown(shop: tuple[AsgiClient, Servi
     snapshot = service.engine.snapshot
     assert snapshot is not None
     assert snapshot.state is not None
-    person = snapshot.state.people.find("c3")
+    person = snapshot.state.users.find("c3")
     taken = {snapshot.catalogue.ids[code] for code in person.items.tolist()}
     for row, value, chance in zip(rows, made.values, made.propensities, strict=True):
         assert float(row["value"]) == pytest.approx(value, rel=0.01)

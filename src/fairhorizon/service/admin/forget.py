@@ -34,7 +34,7 @@ def _who_knows(user: str, folders: Sequence[str]) -> tuple[tuple[str, ...], tupl
     fitted, unreadable = [], []
     for folder in folders:
         try:
-            if open_model(Path(folder)).state.people.find(user) is not None:
+            if open_model(Path(folder)).state.users.find(user) is not None:
                 fitted.append(folder)
         except FairHorizonError:
             unreadable.append(folder)

@@ -225,7 +225,7 @@ def _reasons(
     events = feedback.of_users(connection, [user], settings.read).get(user, [])
     person, _ = snapshot.user_now(user, events, settings.negative)
     scenario = Requests([person], None, RepeatRule()).scenario(
-        state.people, state.n_items, state.free.queue_length
+        state.users, state.n_items, state.unlimited.queue_length
     )
     because, _ = reasons(state, scenario, np.array(list(codes.values()), dtype=np.int64))
     return {
@@ -271,7 +271,7 @@ def known_of(connection: Connection, snapshot: ServingSnapshot | None, user: str
     """What is known of a user; of somebody who was forgotten nothing is."""
     taken: list[str] | None = None
     if snapshot is not None and snapshot.state is not None and user not in snapshot.forgotten:
-        person = snapshot.state.people.find(user)
+        person = snapshot.state.users.find(user)
         if person is not None:
             taken = [snapshot.catalogue.ids[code] for code in person.items.tolist()][::-1]
     query = sa.select(lists).where(lists.c.user_id == user)

@@ -190,8 +190,8 @@ class ListBuilder:
             batch = Requests(
                 [person for person, _ in known], self.snapshot.catalogue.shut, RepeatRule()
             )
-            scenario = batch.scenario(state.people, state.n_items, state.free.queue_length)
-            made = state.free.item_values(scenario, length=n)
+            scenario = batch.scenario(state.users, state.n_items, state.unlimited.queue_length)
+            made = state.unlimited.item_values(scenario, length=n)
             worth = self._worth(scenario, made, [one.user for one in some], users)
             weighed = made.values if worth is None else made.values * worth[:, None]
             values = weighed.masked_fill(made.items < 0, NEVER).float().numpy()
@@ -214,7 +214,9 @@ class ListBuilder:
         answers = [users.answers(one, retention.until, negative) for one in asking]
         known = [None if one in self.snapshot.forgotten else one for one in asking]
         standing = standing_now(retention, known, scenario.taken, answers)
-        return retention.worth(standing, best_open(made.items, made.chances, state.free.sensitive_))
+        return retention.worth(
+            standing, best_open(made.items, made.chances, state.unlimited.sensitive_)
+        )
 
     def _recommended(
         self,

@@ -22,7 +22,7 @@ from fairhorizon.limits.language import Limit
 from fairhorizon.limits.resolved import ResolvedLimit, resolve_limits
 from fairhorizon.model.cold_start import Catalogue
 from fairhorizon.model.model import Model, open_model
-from fairhorizon.model.serving import Person, RepeatRule, Requests, ServingState, anonymous_user
+from fairhorizon.model.serving import RepeatRule, Requests, ServingState, UserHistory
 from fairhorizon.service.budget.rules import Rules, ServedLimit, Window
 from fairhorizon.service.settings import Counts
 from fairhorizon.service.store.catalogue import (
@@ -64,15 +64,15 @@ def loaded(folder: str) -> Model:
 
 def check_values(state: ServingState) -> None:
     """Refuse a model whose items have no values, by asking for those of one user."""
-    person = state.people.find(state.people.ids[0])
+    person = state.users.find(state.users.ids[0])
     if person is None:
         raise ModelError("the log of the model has no users (fit it again)")
     scenario = Requests([person], None, RepeatRule()).scenario(
-        state.people, state.n_items, state.free.queue_length
+        state.users, state.n_items, state.unlimited.queue_length
     )
     try:
         with torch.inference_mode():
-            state.free.item_values(scenario, length=1)
+            state.unlimited.item_values(scenario, length=1)
     except ConfigError as error:
         raise ModelError(str(error)) from None
 
@@ -93,13 +93,13 @@ class ServingSnapshot:
 
     def user_now(
         self, user: str, events: Sequence[Any], negative: Sequence[str]
-    ) -> tuple[Person, list[int]]:
+    ) -> tuple[UserHistory, list[int]]:
         """Somebody as the model and later events know them, and the items that they refused.
 
         events: rows of feedback, oldest first.  negative: types of feedback that refuse an item.
         """
         assert self.state is not None
-        people = self.state.people
+        people = self.state.users
         known = None if user in self.forgotten else people.find(user)
         history: list[int] = [] if known is None else known.items.tolist()
         there, refused = set(history), []
@@ -113,8 +113,8 @@ class ServingSnapshot:
                 there.add(code)
                 history.append(code)
         if known is None:
-            return anonymous_user(user, history), refused
-        return Person(user, known.code, np.array(history, dtype=np.int64)), refused
+            return UserHistory.from_items(user, history), refused
+        return UserHistory(user, known.code, np.array(history, dtype=np.int64)), refused
 
 
 @dataclass(frozen=True, eq=False)
@@ -231,10 +231,10 @@ class SnapshotLoader:
 
     def _opened(self, state: ServingState) -> ServingState:
         """The model over the items of the service too, without any limits of its own."""
-        here = Catalogue.of(
+        here = Catalogue.from_log(
             state.catalogue.log, table_of(self._rows), area_km=state.catalogue.area_km
         )
-        return ServingState.of(state.recommender, state.people, here, ())
+        return ServingState.from_recommender(state.recommender, state.users, here, ())
 
     def _ids(self, state: ServingState | None) -> list[str]:
         if state is None:
