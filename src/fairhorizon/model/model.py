@@ -126,7 +126,7 @@ class Model:
     @property
     def users(self) -> list[Any]:
         """The ids of all users; those who came after the fit are last."""
-        return self._state.people.ids
+        return self._state.users.ids
 
     @property
     def items(self) -> list[Any]:
