@@ -17,7 +17,7 @@ import torch
 from fairhorizon.data.loading import load
 from fairhorizon.data.splits import split
 from fairhorizon.fcpo.config import FcpoConfig
-from fairhorizon.fcpo.learner import update_actor
+from fairhorizon.fcpo.learner import generalized_advantages, update_actor
 from fairhorizon.fcpo.model import Fcpo
 from fairhorizon.fcpo.policies import Proposal
 from fairhorizon.fcpo.rollouts import rollout
@@ -74,11 +74,15 @@ def update_ratio(training: Training, repeats: int) -> float:
     config, actor = training.config, training.actor
     batch = training.episodes.generate(training.generator)
     index = batch.state_index
-    with torch.no_grad():
-        states = actor.encoder(batch.state_users, batch.state_queues)
-    estimate = training.learner.estimate
-    reward = estimate("reward", states, index, batch.rewards, config.gamma_r).advantages
-    cost = estimate("cost", states, index, batch.costs[:, :, 0], config.gamma_c).advantages
+    # the critics are not part of an update: their values are 0 here, which costs it the same
+    values = batch.rewards.new_zeros(len(batch), batch.rewards.shape[1] + 1)
+    reward, cost = (
+        generalized_advantages(signal, values, gamma, config.gae_lambda)
+        for signal, gamma in (
+            (batch.rewards, config.gamma_r),
+            (batch.costs[:, :, 0], config.gamma_c),
+        )
+    )
     gaps = batch.costs.sum(1).mean(0) - training.limit
     before = {name: value.clone() for name, value in actor.state_dict().items()}
 
@@ -105,9 +109,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=25, help="of a step and of an update")
     options = parse(parser, rounds=1, repeats=2)
     torch.set_num_threads(1)
-    training = (
-        Fcpo(FcpoConfig.preset("paper")).training(FitTask.of(split(load(options.data)))).training
-    )
+    training = Fcpo(FcpoConfig.preset("paper")).training(FitTask.of(split(load(options.data))))
 
     training.round()
     seconds = median(cpu_seconds(training.round) for _ in range(options.rounds))

@@ -3,8 +3,9 @@
 import os
 import shutil
 import tempfile
+import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -24,10 +25,27 @@ def on_ray() -> ModuleType:
     return on_ray
 
 
+def patiently(get_node: Callable[..., Any]) -> Callable[..., Any]:
+    """What finds a node of Ray, asking until it is there: Ray itself gives a node 30 seconds."""
+
+    def found(*arguments: Any) -> Any:
+        deadline = time.monotonic() + 300
+        while True:
+            try:
+                return get_node(*arguments)
+            except RuntimeError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.1)
+
+    return found
+
+
 @pytest.fixture(scope="session")
 def cluster(on_ray: ModuleType) -> Iterator[Any]:  # noqa: ARG001
     """Two nodes of one CPU each, which this process is connected to."""
     import ray
+    from ray._private import services
     from ray.cluster_utils import Cluster
 
     folder = Path(tempfile.mkdtemp("", "fh-", "/tmp"))
@@ -37,6 +55,7 @@ def cluster(on_ray: ModuleType) -> Iterator[Any]:  # noqa: ARG001
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("PYTHONPATH", tasks)
         patched.setenv("RAY_TMPDIR", str(folder))
+        patched.setattr(services, "get_node", patiently(services.get_node))
         # else one of many clients finds no server (github.com/ray-project/ray/issues/63202)
         patched.setenv("GRPC_ENABLE_FORK_SUPPORT", "false")
         try:
