@@ -68,7 +68,7 @@ def check_ins() -> tuple[int, float, float]:
         weight="rows",
         attributes=("latitude", "longitude"),
     )
-    areas = set(Locations.of(log.attributes).areas(world.area_km))
+    areas = set(Locations.from_attributes(log.attributes).areas(world.area_km))
     near = items_near(log, km=25, point=MUNICH)
     allowed = np.array([np.isin(log.item_ids, near[user]) for user in log.user_ids])
     everywhere, nearby = (

@@ -86,19 +86,19 @@ def test_areas_are_the_cities_of_the_generator() -> None:
         truth.frame, item="venue", timestamp="time", weight="rows", attributes=("latitude",)
     )
     with pytest.raises(DataError, match=r"has no coordinates .*the attributes are latitude"):
-        Locations.of(log.attributes, "a log")
+        Locations.from_attributes(log.attributes, "a log")
     log = from_frame(
         *(truth.frame,), item="venue", timestamp="time", weight="rows",
         attributes=("latitude", "longitude"),
     )  # fmt: skip
-    areas = Locations.of(log.attributes).areas(truth.area_km)
+    areas = Locations.from_attributes(log.attributes).areas(truth.area_km)
     city = truth.city[[int(one[1:]) for one in log.item_ids]]
     assert len(set(areas)) == len(set(city)) == 5
     assert len(set(zip(areas, city, strict=True))) == 5
 
 
 def test_who_is_near_by_brute_force(log: Interactions) -> None:
-    places = Locations.of(log.attributes)
+    places = Locations.from_attributes(log.attributes)
     points = last_points(log, places)
     where = list(zip(places.latitude, places.longitude, strict=True))
     last = {user: where[item] for user, item in zip(log.users, log.items, strict=True)}
@@ -117,7 +117,7 @@ def test_who_is_near_by_brute_force(log: Interactions) -> None:
 def test_near_a_given_point_and_in_blocks(
     log: Interactions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = Locations.of(log.attributes)
+    place = Locations.from_attributes(log.attributes)
     some = log.user_ids[:3].tolist()
     here = (float(place.latitude[7]), float(place.longitude[7]))
     near = items_near(log, 0.001, users=some, point=here)
@@ -153,4 +153,4 @@ def test_an_area_is_made_only_where_there_is_none() -> None:
     assert attribute_or_area("area", attribute).tolist() == ["north", "south"]
     columns["lat"] = np.array(["91", ""])
     with pytest.raises(DataError, match="lat 91 is not between -90 and 90"):
-        Locations.of(columns)
+        Locations.from_attributes(columns)

@@ -88,7 +88,7 @@ def kind_notes(log: "Interactions", session: str | int | None, area_km: float) -
         typical = f"{np.median(totals):.6g} at the median of a user and item"
         notes.append(f"Weights: {totals.sum():,.10g} in all, {typical}{adding}.")
     if coordinates_among(log.attributes) is not None:
-        locations = Locations.of(log.attributes, log.name)
+        locations = Locations.from_attributes(log.attributes, log.name)
         areas = [area for area in locations.areas(area_km) if area]
         notes.append(
             f"Coordinates: of {len(areas):,} of {log.n_items:,} items, in {len(set(areas)):,} areas"

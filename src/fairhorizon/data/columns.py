@@ -1,4 +1,4 @@
-"""Raw columns to arrays: ids to codes, text to numbers and times; errors name the row."""
+"""From raw columns to arrays: ids to codes, text to numbers and times. Errors name the row."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ MISSING = "fill the cell or drop the row"
 
 @dataclass(frozen=True)
 class Origin:
-    """Where rows came from: the file and, for text files, the line of every row."""
+    """Where rows came from: the file, and the line of every row of a text file."""
 
     file: str | Path | None = None
     first_line: int | None = None  # line of row 0, when every row is one line
@@ -26,7 +26,7 @@ class Origin:
     rows: NDArray[np.int64] | None = None  # which rows these are, where some were left out
 
     def of_rows(self, rows: NDArray[np.int64]) -> "Origin":
-        """The origin of some of the rows alone."""
+        """The origin of the rows with these indices."""
         return Origin(self.file, self.first_line, self.lines, rows)
 
     def fail(self, fault: str, row: int | None = None, remedy: str = "") -> NoReturn:
@@ -46,8 +46,8 @@ class Origin:
 Column = NDArray[Any] | pl.Series
 
 
-def is_there(column: Column) -> NDArray[np.bool_]:
-    """(n,) which cells have a value: neither null nor NaN nor empty text."""
+def has_value(column: Column) -> NDArray[np.bool_]:
+    """(n,) bool: cells that are neither null nor NaN nor empty text."""
     if isinstance(column, pl.Series):
         return (column.is_not_null() & (column != "")).fill_null(value=False).to_numpy()
     if column.dtype.kind == "O":
@@ -57,23 +57,24 @@ def is_there(column: Column) -> NDArray[np.bool_]:
 
 
 def as_column(values: ArrayLike | pl.Series) -> Column:
-    """A polars text column as it is (fast), anything else as a numpy array."""
+    """A column of text as a polars series, which is fast; any other as a numpy array."""
     if isinstance(values, pl.Series):
         if isinstance(values.dtype, pl.Categorical | pl.Enum):
             values = values.cast(pl.String)
         return values if values.dtype == pl.String else values.to_numpy()
     array = np.asarray(values)
     if array.dtype.kind == "U" and not isinstance(values, np.ndarray):
-        array = np.asarray(values, dtype=object)  # [1, "a"] keeps the integer an integer
+        # numpy would make text of the integer in [1, "a"]
+        array = np.asarray(values, dtype=object)
     return array
 
 
 def encode(
     values: Column, column: str, origin: Origin
 ) -> tuple[NDArray[Any], NDArray[np.int64]]:  # ids (n_ids,), codes (n,)
-    """Distinct ids in sorted order and the position of each row's id among them.
+    """The distinct ids in sorted order, and for each row the position of its id among them.
 
-    Ids are int64 when every one is an integer (text such as "007" is not), else text.
+    Ids are int64 if all are integers (text such as "007" is not), else text.
     """
     ids, codes = encoded(values, column, origin)
     return id_array(ids), codes
@@ -85,11 +86,12 @@ def encoded(
     """As `encode`, with ids as a polars column."""
     plain = _integers_or_text(values, column, origin)
     ids = plain.unique().sort()
-    return ids, places(plain, ids)
+    return ids, codes_among(plain, ids)
 
 
-def places(ids: pl.Series, known: pl.Series) -> NDArray[np.int64]:
-    """(n,) the place of each id among known ones, which are sorted and of the same type."""
+def codes_among(ids: pl.Series, known: pl.Series) -> NDArray[np.int64]:
+    """(n,) the position of each id among known ones, which are sorted and of the same type."""
+    # an Enum looks up text by hash: much faster than a search among a million sorted texts
     if known.dtype == pl.String:
         found = ids.cast(pl.Enum(known)).to_physical().to_numpy()
     else:
@@ -100,7 +102,7 @@ def places(ids: pl.Series, known: pl.Series) -> NDArray[np.int64]:
 def known_codes(
     values: Column, column: str, ids: NDArray[Any], origin: Origin
 ) -> NDArray[np.int64]:
-    """(n,) the position of each row's id among `ids`, -1 for an unknown one; 7 and "7" are one."""
+    """(n,) the position of each row's id among `ids`, -1 if unknown; 7 and "7" are the same id."""
     distinct, positions = encode(values, column, origin)
     code_of = {str(known): code for code, known in enumerate(ids.tolist())}
     codes = [code_of.get(str(one), -1) for one in distinct.tolist()]
@@ -108,7 +110,7 @@ def known_codes(
 
 
 def id_array(ids: pl.Series) -> NDArray[Any]:
-    """Ids as a log has them: int64, or objects that are text."""
+    """Ids as a log holds them: int64, or an object array of text."""
     return np.array(ids.to_list(), dtype=object) if ids.dtype == pl.String else ids.to_numpy()
 
 
@@ -119,27 +121,29 @@ def _integers_or_text(values: Column, column: str, origin: Origin) -> pl.Series:
         if values.dtype.kind in "iu" and np.all(values <= np.iinfo(np.int64).max):
             return pl.Series(values.astype(np.int64, copy=False))
     text = to_text(values, column, origin)
-    numbers = None if _integers(text[:1]) is None else _integers(text)  # mostly the first tells
+    # the first cell mostly tells that ids are text, which saves the cast of a whole column
+    numbers = None if _integers(text[:1]) is None else _integers(text)
     return text if numbers is None else numbers
 
 
 def _integers(text: pl.Series) -> pl.Series | None:
-    """The numbers that the text spells; None if one is spelt otherwise, such as "007"."""
+    """The integers that the texts spell; None if one is no plain integer, such as "007"."""
     numbers = text.cast(pl.Int64, strict=False)
     same = numbers.null_count() == 0 and (numbers.cast(pl.String) == text).all()
     return numbers if same else None
 
 
 def _whole(values: NDArray[Any], column: str, origin: Origin) -> NDArray[Any]:
-    """Float ids, which frames make of integers, back to integers; text if they are not whole."""
+    """Float ids as integers, which frames with missing cells turn into floats; else as text."""
     _refuse_non_finite(values, column, origin)
+    # from 2**53 on floats skip integers, so that two ids might have become one
     if np.all(values == np.round(values)) and np.all(np.abs(values) < 2**53):
         return values.astype(np.int64)
     return np.array([str(value) for value in values.tolist()], dtype=object)
 
 
 def to_text(values: Column, column: str, origin: Origin) -> pl.Series:
-    """The column as polars text without missing or empty cells."""
+    """The column as text; a DataError names the first cell that is missing or empty."""
     if isinstance(values, pl.Series):
         text = values
     else:
@@ -168,7 +172,7 @@ def to_text(values: Column, column: str, origin: Origin) -> pl.Series:
 
 
 def to_ratings(values: Column, column: str, origin: Origin) -> NDArray[np.float64]:
-    """Finite float64 numbers, NaN where a cell is missing or empty."""
+    """(n,) finite numbers, NaN where a cell is missing or empty."""
     if isinstance(values, pl.Series):
         text = values.str.strip_chars()
         empty = text.is_null() | text.str.to_lowercase().is_in(["", "nan"])
@@ -192,12 +196,12 @@ def _is_no_rating(cell: Any) -> bool:
 
 
 def to_numbers(values: Column, column: str, origin: Origin) -> NDArray[np.float64]:
-    """Finite float64 numbers."""
+    """(n,) finite numbers."""
     return finite_numbers(values, column, origin, remedy="give a number").astype(np.float64)
 
 
 def to_weights(values: Column, column: str, origin: Origin) -> NDArray[np.float64]:
-    """Finite float64 numbers from 0 on."""
+    """(n,) finite numbers from 0 on."""
     weights = to_numbers(values, column, origin)
     below = weights < 0
     if below.any():
@@ -208,13 +212,13 @@ def to_weights(values: Column, column: str, origin: Origin) -> NDArray[np.float6
 
 
 def refuse_zeros(weights: NDArray[np.float64], column: str, origin: Origin) -> None:
-    """Weights that are all 0 are those of a wrong column."""
+    """Refuse weights that are all 0: the column is probably the wrong one."""
     if not weights.any():
         origin.fail(f"{column} is 0 everywhere", remedy="name another column, or none")
 
 
 def finite_numbers(values: Column, column: str, origin: Origin, remedy: str) -> NDArray[Any]:
-    """int64 or finite float64."""
+    """(n,) int64 if all numbers are whole, else finite float64."""
     if not isinstance(values, pl.Series) and values.dtype.kind in "iuf":
         _refuse_non_finite(values, column, origin)
         return values.astype(np.float64 if values.dtype.kind in "uf" else np.int64)
@@ -241,7 +245,7 @@ def each_number(
     origin: Origin,
     remedy: str,
 ) -> NDArray[np.float64]:
-    """Convert cell by cell what a bulk cast cannot convert."""
+    """(n,) numbers of cells that a cast of the whole column cannot convert."""
     found = np.empty(len(cells))
     for row, cell in enumerate(cells):
         if is_missing(cell):
@@ -265,7 +269,7 @@ def number_of(cell: Any) -> float | None:
 
 
 def is_missing(cell: Any) -> bool:
-    """None, NaN, NaT, pandas' NA (no single test covers them) or empty text."""
+    """Whether a cell is None, NaN, NaT, pandas' NA or empty text, which no single test covers."""
     if cell is None or type(cell).__name__ in ("NAType", "NaTType"):
         return True
     return cell != cell if isinstance(cell, float) else isinstance(cell, str) and cell == ""
@@ -284,15 +288,15 @@ def _refuse_non_finite(values: NDArray[Any], column: str, origin: Origin) -> Non
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 AS_NUMBER = "seconds as a number, or an ISO date such as 2024-05-31 or 2024-05-31T12:00:00Z"
-# What is converted at once: dates, and moments in UTC, of years whose microseconds are exact in
-# float64. Other ISO text is converted one by one.
+# ISO text that is converted a whole column at once: dates, and moments in UTC, of years whose
+# microseconds are exact in float64. All other text is converted cell by cell.
 YEAR = r"(?:1[7-9]|2[01])\d\d"
 CLOCK = r"[T ]\d\d:\d\d:[0-5]\d(?:\.\d{3}|\.\d{6})?(?:Z|\+00:00)?"
 REGULAR = rf"^{YEAR}-\d\d-\d\d(?:{CLOCK})?$"
 
 
 def to_times(values: Column, column: str, origin: Origin) -> NDArray[Any]:
-    """int64 if every time is a whole number, else float64; dates as seconds since 1970 UTC."""
+    """(n,) int64 if all times are whole numbers, else float64; dates as seconds since 1970 UTC."""
     if isinstance(values, pl.Series):
         cells = to_text(values, column, origin)
         first = cells[0].strip()
@@ -313,7 +317,8 @@ def to_times(values: Column, column: str, origin: Origin) -> NDArray[Any]:
 
 
 def _of_texts(cells: pl.Series, column: str, origin: Origin) -> NDArray[np.float64]:
-    """Seconds of ISO texts."""
+    """(n,) seconds since 1970 of ISO texts."""
+    # date, clock and fraction apart: polars would parse the whole text in one of these forms only
     clock = cells.str.slice(11, 8)
     clock = clock.zip_with(clock != "", pl.Series(["00:00:00"]))
     moments = (cells.str.slice(0, 10) + "T" + clock).str.to_datetime(
@@ -332,7 +337,7 @@ def _of_texts(cells: pl.Series, column: str, origin: Origin) -> NDArray[np.float
 
 
 def _seconds(cell: Any) -> float | None:
-    """Seconds since 1970 of a date, a date-time or its ISO text; without time zone it is UTC."""
+    """Seconds since 1970 of a date, a date-time or its ISO text; without a time zone it is UTC."""
     try:
         moment = datetime.fromisoformat(cell.strip()) if isinstance(cell, str) else cell
         if isinstance(moment, date) and not isinstance(moment, datetime):

@@ -1,4 +1,4 @@
-"""Seeded logs of other kinds, as frames like those of a file, with the truth they were drawn from.
+"""Seeded example logs as frames, with the truth that they were drawn from.
 
 A shop with quantities and repeated purchases, check-ins with coordinates, sessions without users.
 """
@@ -24,7 +24,7 @@ STRAY = 0.25  # of the views of a session are of any article
 
 @dataclass(frozen=True, eq=False)
 class ShopLog:
-    """A row per order line, and what every customer truly wants.
+    """A row per order line, and what every customer truly likes.
 
     wanted: probability that a customer likes a product. Half of the lines are drawn by it, and of
         those the quantity is 1 + Poisson(8 wanted): a liked product is bought in quantity and
@@ -39,7 +39,7 @@ class ShopLog:
 
 
 def shop(customers: int = 200, products: int = 120, lines: int = 30, *, seed: int = 0) -> ShopLog:
-    """About so many order lines per customer over a year; customers are c0, c1, ..., products p0.
+    """About `lines` order lines per customer over a year; customers are c0, ..., products p0, ...
 
     A customer may buy a product again, on another day or in the same order.
     """
@@ -85,7 +85,7 @@ class CheckinLog:
 def checkins(
     users: int = 150, venues: int = 100, visits: int = 25, *, area_km: float = 20.0, seed: int = 0
 ) -> CheckinLog:
-    """About so many check-ins per user over a year; users are u0, u1, ..., venues v0, v1, ..."""
+    """About `visits` check-ins per user over a year; users are u0, u1, ..., venues v0, v1, ..."""
     rng = np.random.default_rng(seed)
     liked, exposure = taste_market(users, venues, rng)
     centres = np.array([area_centre(*city, area_km) for city in CITIES])
@@ -128,7 +128,7 @@ class SessionLog:
 
 
 def sessions(n: int = 400, articles: int = 90, views: int = 8, *, seed: int = 0) -> SessionLog:
-    """So many sessions s0, s1, ... with about so many views each, all different articles."""
+    """`n` sessions s0, s1, ... with about `views` views each, all of different articles."""
     rng = np.random.default_rng(seed)
     topic = rng.permutation(np.arange(articles) % TOPICS)  # every topic has some
     about = rng.integers(0, TOPICS, n)
@@ -140,8 +140,10 @@ def sessions(n: int = 400, articles: int = 90, views: int = 8, *, seed: int = 0)
     seen = np.zeros((n, articles), dtype=np.bool_)
     article = np.empty(len(session), dtype=np.int64)
     place = np.arange(len(session)) - np.searchsorted(session, session)
-    for step in range(int(place.max()) + 1):  # one view of every session that is so long
+    # one view of every session at a time, so that none draws an article twice
+    for step in range(int(place.max()) + 1):
         rows = np.flatnonzero(place == step)
+        # a tiny weight for other articles: those of the topic may be used up
         free = np.maximum(weights[rows] * ~seen[session[rows]], 1e-12 * ~seen[session[rows]])
         article[rows] = drawn(free, rng)
         seen[session[rows], article[rows]] = True

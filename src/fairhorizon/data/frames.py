@@ -1,4 +1,4 @@
-"""A log from parallel columns or from a pandas or polars frame: checked, encoded, merged."""
+"""A log from parallel columns or from a frame: checked, encoded, and repeats merged."""
 
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,10 +13,10 @@ from fairhorizon.data.columns import (
     Column,
     Origin,
     as_column,
+    codes_among,
     encoded,
+    has_value,
     id_array,
-    is_there,
-    places,
     refuse_zeros,
     to_ratings,
     to_times,
@@ -37,7 +37,7 @@ Codes = NDArray[Any]  # (n,) integers; int64, or as short as they were stored
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """What a file or frame says of each row, also of those that repeat others, in its order."""
+    """The rows of a file or frame, encoded, in its order and with the repeats."""
 
     user_ids: pl.Series  # (n_users,) sorted, integers or text
     users: Codes  # (n,)
@@ -51,7 +51,7 @@ class Rows:
     def from_columns(
         cls, columns: Mapping[str, Column], labels: Mapping[str, str], origin: Origin
     ) -> "Rows":
-        """Of raw columns by role; `labels` are what messages call them."""
+        """From raw columns by role; messages call them by their `labels`."""
         refuse_incomplete(columns, labels, origin)
         user_ids, users = encoded(columns["user"], labels["user"], origin)
         item_ids, items = encoded(columns["item"], labels["item"], origin)
@@ -66,7 +66,7 @@ class Rows:
         return len(self.users)
 
     def among(self, users: pl.Series, items: pl.Series) -> "Rows":
-        """The same rows where these users and items have codes too, though none of the rows."""
+        """The same rows, where these users and items have codes too, though they have no rows."""
         numbers: Any = {
             role: None if (cells := getattr(self, role)) is None else cells[:0]
             for role in ("users", "items", "ratings", "times", "weights")
@@ -75,7 +75,7 @@ class Rows:
 
 
 def joined(parts: Sequence[Rows]) -> Rows:
-    """The rows of several parts, one after the other; ids are sorted anew."""
+    """The rows of several parts, one part after the other, with codes among the ids of all."""
     if len(parts) == 1:
         return parts[0]
     user_ids, users = _renumbered([(part.user_ids, part.users) for part in parts])
@@ -90,36 +90,36 @@ def joined(parts: Sequence[Rows]) -> Rows:
 
 
 def _renumbered(parts: Sequence[tuple[pl.Series, Codes]]) -> tuple[pl.Series, Codes]:
-    """All ids, and all codes as places among them; integers are text if some part has text."""
+    """All ids, and all codes by them. Integer ids become text where some part has text."""
     parts = [part for part in parts if len(part[0])]
     whole = all(ids.dtype == pl.Int64 for ids, _ in parts)
     every = [ids if whole else ids.cast(pl.String) for ids, _ in parts]
     known = pl.concat(every).unique().sort()
-    codes = [places(ids, known)[old] for ids, (_, old) in zip(every, parts, strict=True)]
+    codes = [codes_among(ids, known)[old] for ids, (_, old) in zip(every, parts, strict=True)]
     return known, np.concatenate(codes)
 
 
-NEEDED = ("user", "item", "timestamp", "weight")  # a missing rating is no fault
+NEEDED = ("user", "item", "timestamp", "weight")  # a rating may be missing
 
 
 def complete_rows(columns: Mapping[str, Column]) -> NDArray[np.bool_]:
-    """(n,) which rows have all cells that a row needs; `columns` by role."""
+    """(n,) bool: rows with a value in all `columns`, given by role, that a row needs."""
     complete = np.ones(len(columns["user"]), dtype=np.bool_)
     for role in NEEDED:
         if role in columns:
-            complete &= is_there(columns[role])
+            complete &= has_value(columns[role])
     return complete
 
 
 def refuse_incomplete(
     columns: Mapping[str, Column], labels: Mapping[str, str], origin: Origin
 ) -> None:
-    """Refuse columns with a missing cell: where the first one is, and how many rows have one."""
+    """DataError for missing cells, which says where the first one is and how many rows have one."""
     complete = complete_rows(columns)
     if complete.all():
         return
     row, incomplete = int(complete.argmin()), int((~complete).sum())
-    role = next(one for one in NEEDED if one in columns and not is_there(columns[one])[row])
+    role = next(one for one in NEEDED if one in columns and not has_value(columns[one])[row])
     cells = counted(incomplete, "row has an empty cell", "rows have an empty cell")
     origin.fail(
         f"{labels[role]} is missing; {cells} of {len(complete):,}",
@@ -129,7 +129,7 @@ def refuse_incomplete(
 
 
 def only_complete(frame: Any, labels: Mapping[str, str], origin: Origin) -> tuple[Any, Origin, int]:
-    """The rows of a frame that have all cells they need, and how many were left out.
+    """The rows of a frame that have all the cells they need, and the number of rows left out.
 
     labels: the columns by role.
     """
@@ -145,7 +145,7 @@ def only_complete(frame: Any, labels: Mapping[str, str], origin: Origin) -> tupl
 
 
 def warn_of_rows_left_out(left_out: int, rows: int, origin: Origin) -> None:
-    """Say how many rows were left out, if any.
+    """Warn of rows that were left out, if there are any.
 
     rows: those that are left.
     """
@@ -159,7 +159,8 @@ def warn_of_rows_left_out(left_out: int, rows: int, origin: Origin) -> None:
 
 
 Repeats = Literal["first", "last"]
-ROWS = "rows"  # as a weight, unless a column is called so: every row counts 1, repeats add up
+# as the name of a weight, unless a column has this name: every row weighs 1, and repeats add up
+ROWS = "rows"
 
 
 def from_arrays(
@@ -177,13 +178,19 @@ def from_arrays(
     further: Mapping[str, Column] | None = None,
     idle: tuple[pl.Series, pl.Series] | None = None,
 ) -> Interactions:
-    """A log from parallel columns; of repeated (user, item) pairs one is kept, the first in time.
+    """A log from parallel columns, (n,) each. One row of every (user, item) pair is kept.
 
-    With `weights` the others are kept beside it, in `repeated`, and their weights add up. A
-    missing rating is NaN and a missing attribute empty text; a warning says how many there are.
-    `origin` is for error messages; `labels` are the names of the columns of the file, by what they
-    hold. `further` columns are attributes too, read only when they are asked for. `idle` are ids of
-    users and of items that have no rows, and are in the log all the same.
+    users, items: ids.
+    ratings: numbers; a missing one is NaN, and a warning counts them.
+    timestamps: seconds, dates or ISO text; None: the rows are in time order.
+    weights: numbers from 0 on. Those of repeats add up; the repeats are kept in `repeated`.
+    attributes: of the item of each row; a missing one is "", and a warning counts them.
+    name: what results call the log.
+    repeats: which row of a pair is kept, in time order.
+    origin: where the columns come from, for error messages.
+    labels: by role, the names of the columns in their file.
+    further: attributes that are read only when they are asked for.
+    idle: ids of users and of items without rows that are in the log all the same.
     """
     origin, labels = origin or Origin(), labels or {}
     given = {"user": users, "item": items, "rating": ratings, "timestamp": timestamps}
@@ -202,7 +209,7 @@ def from_arrays(
 
 
 def idle_ids(log: Interactions) -> tuple[pl.Series, pl.Series] | None:
-    """The ids of users and of items that have no row in the log, if there are any."""
+    """The ids of users and of items that have no row in the log; None if there are none."""
     users, items = log.user_ids[log.user_counts() == 0], log.item_ids[log.item_counts() == 0]
     return (
         (pl.Series(users.tolist()), pl.Series(items.tolist())) if len(users) + len(items) else None
@@ -219,7 +226,7 @@ def log_of_rows(
     origin: Origin,
     labels: Mapping[str, str],
 ) -> Interactions:
-    """The log of rows, one per pair of user and item, with (n_items,) `attributes`."""
+    """The log of rows, with one of every pair of user and item; attributes are (n_items,) each."""
     ratings, times, weights = rows.ratings, rows.times, rows.weights
     if ratings is not None:
         warn_of_missing_ratings(ratings, origin)
@@ -263,7 +270,7 @@ def _check_lengths(columns: Mapping[str, Column], origin: Origin) -> None:
 def _last_times(
     pairs: NDArray[np.int64], times: NDArray[Any] | None, keep: NDArray[np.int64]
 ) -> NDArray[Any] | None:
-    """Of the kept rows, the latest time among all rows of the same pair of user and item."""
+    """(n,) for each kept row the latest time of its user and item, repeats included."""
     if times is None:
         return None
     distinct, rows = np.unique(pairs, return_inverse=True)
@@ -274,7 +281,7 @@ def _last_times(
 
 
 def as_frame(source: Any) -> Any:
-    """A frame with named columns: polars and pandas as they are, Arrow as polars."""
+    """A frame with named columns: polars and pandas stay as they are, Arrow becomes polars."""
     if isinstance(source, pl.LazyFrame):
         return source.collect()
     if isinstance(source, pl.DataFrame) or _is_pandas(source):
@@ -289,11 +296,12 @@ def as_frame(source: Any) -> Any:
 
 
 def _is_pandas(frame: Any) -> bool:
+    # without importing pandas, which need not be installed
     return type(frame).__module__.split(".")[0] == "pandas"
 
 
 def in_polars(frame: Any) -> pl.DataFrame:
-    """A pandas frame column by column; what is missing there is null here."""
+    """The frame in polars, with null for what pandas calls NaN, NaT or NA."""
     if isinstance(frame, pl.DataFrame):
         return frame
     cells = {str(name): frame[name].to_numpy(dtype=object).tolist() for name in frame.columns}
@@ -305,7 +313,7 @@ def in_polars(frame: Any) -> pl.DataFrame:
 
 
 class _FurtherColumns(Mapping[str, Column]):
-    """Columns of a frame, converted when they are asked for."""
+    """Columns of a frame, each converted when it is asked for."""
 
     def __init__(self, frame: Any, names: Sequence[str]) -> None:
         self.frame, self.names = frame[list(names)] if names else None, tuple(names)
@@ -384,7 +392,7 @@ def from_frame(
 
 
 def role_columns(frame: Any, labels: Mapping[str, str]) -> dict[str, Column]:
-    """The columns of a frame by role, called by `labels`; a weight may be `ROWS`: each weighs 1."""
+    """The columns of a frame by role, named by `labels`; weight `ROWS`: each row weighs 1."""
     found = {role: _column(frame, name) for role, name in labels.items() if role != "weight"}
     if (weight := labels.get("weight")) is not None:
         counts_rows = weight == ROWS and ROWS not in frame.columns
@@ -408,10 +416,11 @@ def _column(frame: Any, name: str) -> Column:
 def _kept_rows(
     pairs: NDArray[np.int64], times: NDArray[Any] | None, repeats: Repeats
 ) -> NDArray[np.int64]:
-    """Row numbers in time order, one row per (user, item) pair."""
+    """Indices of the rows to keep, in time order: one of every pair of user and item."""
     if repeats not in ("first", "last"):
         raise ConfigError(f"repeats must be 'first' or 'last', not {repeats!r}")
     order = np.arange(len(pairs)) if times is None else np.argsort(times, kind="stable")
+    # most logs have no repeats, and a sort is faster than the `unique` below
     distinct = np.sort(pairs)
     if np.all(distinct[1:] != distinct[:-1]):
         return order
@@ -422,16 +431,17 @@ def _kept_rows(
     return kept[::-1] if repeats == "last" else kept
 
 
-# What is said of a log that was just read.
+# Warnings about a log that was just read.
 
 
-STACK = 4  # a warning points at whoever reads the log
+STACK = 4  # frames between a warning here and the caller of `load`
 
 
 def check_log(log: Interactions, rows: int, labels: Mapping[str, str], origin: Origin) -> None:
-    """Refuse the log of a single user; warn of missing times and of rows that were merged.
+    """Refuse a log of a single user; warn of missing times and of rows that were merged.
 
-    rows: as many there were; labels: the columns by role, those that there are.
+    rows: the number of rows before repeats were merged.
+    labels: the names of the columns by role.
     """
     if log.n_users == 1:
         column = labels["user"]
@@ -447,7 +457,8 @@ def check_log(log: Interactions, rows: int, labels: Mapping[str, str], origin: O
             stacklevel=STACK,
         )
     merged = rows - len(log)
-    if merged and "weight" not in labels:  # else they add up, and nothing is lost
+    # with a weight repeats add up, and nothing is lost
+    if merged and "weight" not in labels:
         warnings.warn(
             f"{origin.file or 'the frame'}: {counted(merged, 'row repeats', 'rows repeat')} the "
             f"user and item of another: the {log.repeats} of each pair is kept, {len(log):,} rows "
@@ -458,7 +469,7 @@ def check_log(log: Interactions, rows: int, labels: Mapping[str, str], origin: O
 
 
 def warn_of_missing_ratings(ratings: NDArray[np.float64], origin: Origin) -> None:
-    """Say how many ratings are NaN, if any."""
+    """Warn of ratings that are NaN, if there are any."""
     missing = int(np.isnan(ratings).sum())
     if missing:
         warnings.warn(
@@ -470,7 +481,7 @@ def warn_of_missing_ratings(ratings: NDArray[np.float64], origin: Origin) -> Non
 
 
 def warn_of_missing_attribute(cells: NDArray[Any], column: str, origin: Origin) -> None:
-    """Say how many items have no value, if any; `cells` are text per item, (n_items,)."""
+    """Warn of items without a value, if there are any; `cells` (n_items,) are text."""
     missing = int((cells == "").sum())
     if missing:
         warnings.warn(
@@ -482,5 +493,5 @@ def warn_of_missing_attribute(cells: NDArray[Any], column: str, origin: Origin) 
 
 
 def counted(number: int, one: str, many: str) -> str:
-    """As in "1 item has" or "1,200 items have"."""
+    """The number and its noun, as in "1 item has" or "1,200 items have"."""
     return f"{number:,} {one if number == 1 else many}"

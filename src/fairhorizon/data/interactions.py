@@ -1,4 +1,4 @@
-"""The log: an immutable, time-ordered list of (user, item) with the maps to the original ids."""
+"""The log: immutable rows of user and item in time order, with the maps to the original ids."""
 
 import hashlib
 from collections.abc import Mapping
@@ -33,8 +33,8 @@ class WeightsIgnoredWarning(UserWarning):
 class Repeated:
     """Rows that repeat the user and item of a row of the log, with their weights.
 
-    They are kept apart to know when they were: a part of a log that ends earlier does not count
-    what was bought again later.
+    They are kept apart from the log, with their times, so that the part of a log before a split
+    does not count what was bought again after it.
     """
 
     users: NDArray[np.int64]  # (m,)
@@ -44,10 +44,11 @@ class Repeated:
     timestamps: NDArray[Any] | None = None  # (m,)
 
     def until(self, rows: NDArray[np.int64]) -> "Repeated":
-        """Those before a user's next row, where users have so many rows (n_users,)."""
+        """The repeats up to each user's last row, if users have `rows` (n_users,) rows."""
         return self._take(self.after <= rows[self.users])
 
     def before(self, time: float) -> "Repeated":
+        """The repeats before a time; all of them in a log without times."""
         return self if self.timestamps is None else self._take(self.timestamps < time)
 
     def _take(self, rows: NDArray[np.bool_]) -> "Repeated":
@@ -62,7 +63,7 @@ class Repeated:
 
 @dataclass(frozen=True)
 class PartsRead:
-    """How a log came together from the files of a folder."""
+    """How many files of a folder a log was read from, and how many were known from before."""
 
     read: int
     kept: int  # files that were read before and had not changed
@@ -72,10 +73,10 @@ class PartsRead:
 class Interactions:
     """A log: which user took which item when, in time order.
 
-    Made by `load`, equal times in the order of the file; a split may shuffle these.
-    Users and items are codes: the position of an id in `user_ids` or `item_ids`, which are sorted
-    (integers by value, text by code point). A tie to the smaller id is thus a tie to the smaller
-    code.
+    `load` makes it, with equal times in the order of the file; a split may shuffle these. Users and
+    items are codes: the position of an id in `user_ids` or `item_ids`. These are sorted (integers
+    by value, text by code point), so that a tie that goes to the smaller code goes to the smaller
+    id.
     """
 
     users: NDArray[np.int64]  # (n,)
@@ -96,6 +97,7 @@ class Interactions:
     parts: PartsRead | None = None  # of a log in a folder
 
     def __post_init__(self) -> None:
+        # logs share their arrays: what is written into one would change the others
         for entry in fields(self):
             value = getattr(self, entry.name)
             if isinstance(value, np.ndarray):
@@ -108,29 +110,29 @@ class Interactions:
 
     @property
     def n_users(self) -> int:
-        """Users with an id, also those without an interaction in this part of a log."""
+        """Number of users with an id, also those without a row in this part of a log."""
         return len(self.user_ids)
 
     @property
     def n_items(self) -> int:
-        """Items with an id: the size of the catalogue."""
+        """Number of items with an id, also those without a row: the size of the catalogue."""
         return len(self.item_ids)
 
     def item_counts(self) -> NDArray[np.int64]:
-        """Interactions of each item, (n_items,)."""
+        """(n_items,) interactions of each item."""
         return np.bincount(self.items, minlength=self.n_items).astype(np.int64)
 
     def user_counts(self) -> NDArray[np.int64]:
-        """Interactions of each user, (n_users,)."""
+        """(n_users,) interactions of each user."""
         return np.bincount(self.users, minlength=self.n_users).astype(np.int64)
 
     def by_user(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Compressed rows in time order: user u took items[indptr[u]:indptr[u + 1]]."""
+        """indptr (n_users + 1,), items (n,): user u took items[indptr[u]:indptr[u + 1]], in order."""
         indptr = np.concatenate([[0], np.cumsum(self.user_counts())]).astype(np.int64)
         return indptr, self.items[np.argsort(self.users, kind="stable")]
 
     def take(self, rows: ArrayLike) -> Self:
-        """The given rows (indices or a mask) with the same id maps, put in time order, stably."""
+        """The log of some rows (indices or a mask), in time order, with the same codes and ids."""
         chosen = np.asarray(rows)
         chosen = np.flatnonzero(chosen) if chosen.dtype == np.bool_ else chosen.astype(np.int64)
         if self.timestamps is not None:
@@ -146,7 +148,7 @@ class Interactions:
         )
 
     def total_weights(self) -> NDArray[np.float64] | None:
-        """(n,) the weight of each row and of all that repeat it; None without weights."""
+        """(n,) the weight of each row and all rows that repeat it; None without weights."""
         if self.weights is None or self.repeated is None:
             return self.weights
         again = self.repeated
@@ -157,21 +159,23 @@ class Interactions:
         if not len(pairs):
             return self.weights
         rows = order[place]
-        known = pairs[rows] == repeats  # else it repeats a row of another part
+        # after a split, some repeat a row of another part
+        known = pairs[rows] == repeats
         totals = self.weights.copy()
         np.add.at(totals, rows[known], again.weights[known])
         return totals
 
     def rated(self) -> Self:
-        """The rows that have a rating; none in a log without ratings."""
+        """The log of the rows that have a rating; no rows in a log without ratings."""
         if self.ratings is None:
             return self.take([])
         missing = np.isnan(self.ratings)
         return self.take(~missing) if missing.any() else self
 
     def fingerprint(self) -> str:
-        """16 hexadecimal digits of ids, rows, ratings, times and weights; not of the name."""
+        """16 hexadecimal digits that tell two logs apart, by everything but their names."""
         digest = hashlib.sha256()
+        # the separators keep ids "ab", "c" apart from "a", "bc"
         for ids in (self.user_ids, self.item_ids):
             digest.update("\x1f".join(map(str, ids.tolist())).encode("utf-8", "surrogatepass"))
             digest.update(b"\x1e")
@@ -180,7 +184,8 @@ class Interactions:
         for optional in (self.ratings, self.timestamps):
             digest.update(b"-" if optional is None else np.ascontiguousarray(optional, "<f8").data)
         totals = self.total_weights()
-        if totals is not None:  # logs without are known by what they were before there were any
+        # nothing is added without weights, so that a log has the fingerprint of older versions
+        if totals is not None:
             digest.update(np.ascontiguousarray(totals, "<f8").data)
         return digest.hexdigest()[:16]
 
@@ -191,7 +196,7 @@ def _read_only(values: NDArray[Any]) -> NDArray[Any]:
     return view
 
 
-# Rows that repeat a user and an item: what was bought, visited or seen again.
+# Rows that repeat a user and an item: bought, visited or seen again.
 
 
 Codes = NDArray[np.int64]
@@ -204,7 +209,7 @@ def repeated_rows(
     times: NDArray[Any] | None,
     kept: Codes,
 ) -> Repeated | None:
-    """The rows that are not kept in the log, in time order; None without weights or repeats.
+    """The rows that the log leaves out as repeats, in time order; None without weights or repeats.
 
     kept: (n,) the rows of the log, in time order.
     """
@@ -226,19 +231,21 @@ class AllRows:
 
     users: Codes  # (n,)
     items: Codes  # (n,)
-    like: Codes  # (n,) the row of the log with the same user and item
+    log_row: Codes  # (n,) the row of the log with the same user and item
     weights: NDArray[np.float64] | None  # (n,)
     times: NDArray[Any] | None  # (n,)
 
 
 def all_rows(log: Interactions) -> AllRows:
-    """The rows of a log, and between them those that its weights come from, in time order."""
+    """All rows of a log with the repeats in their places, in time order."""
     own, again = np.arange(len(log)), log.repeated
     if again is None:
         return AllRows(log.users, log.items, own, log.weights, log.timestamps)
     by_user = np.argsort(log.users, kind="stable")  # the rows of user u from starts[u] on
     starts = np.searchsorted(log.users[by_user], again.users)
-    before = again.after == 0  # of a pair whose last row was kept
+    # with repeats="last" a repeat may stand before all rows that were kept of its user
+    before = again.after == 0
+    # halves put a repeat between two rows of the log
     place = by_user[starts + np.maximum(0, again.after - 1)] + np.where(before, -0.5, 0.5)
     order = np.argsort(np.append(own, place), kind="stable")
     pairs = log.users * log.n_items + log.items
@@ -258,7 +265,7 @@ def all_rows(log: Interactions) -> AllRows:
 
 
 def _running_by_user(users: Codes, counted: NDArray[np.bool_]) -> Codes:
-    """(n,) how many of the user's rows up to each are counted."""
+    """(n,) how many of the same user's rows are counted, up to and including each row."""
     by_user = np.argsort(users, kind="stable")
     total = np.cumsum(counted[by_user])
     first = np.searchsorted(users[by_user], users[by_user])  # of the same user

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from fairhorizon.data.columns import Column, Origin, as_column, encode, is_there
+from fairhorizon.data.columns import Column, Origin, as_column, encode, has_value
 from fairhorizon.data.interactions import Interactions
 from fairhorizon.errors import DataError, NoColumnError
 
@@ -19,7 +19,7 @@ Cells = NDArray[Any]  # (n_items,) text, empty where it is missing
 
 @dataclass(frozen=True, eq=False)
 class ItemColumns(Mapping[str, Cells]):
-    """Attributes of items by the name of their column, made from rows when they are asked for.
+    """Attributes of items by the names of columns, each made from rows when it is asked for.
 
     An item has the value of its first row that has one.
     """
@@ -27,7 +27,7 @@ class ItemColumns(Mapping[str, Cells]):
     rows: Mapping[str, Column]  # (n,) each
     codes: NDArray[np.int64]  # (n,) the item of each row
     n_items: int
-    one_value: Origin | None = None  # of a table whose items have one value each, else refused
+    one_value: Origin | None = None  # of a table in which an item must not have two values
     _known: dict[str, Cells] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> Cells:
@@ -40,7 +40,7 @@ class ItemColumns(Mapping[str, Cells]):
 
     def _refuse_two_values(self, name: str, cells: Cells, origin: Origin) -> None:
         column = self.rows[name]
-        rows = np.flatnonzero(is_there(column))
+        rows = np.flatnonzero(has_value(column))
         texts = [str(cell) for cell in _cells(column, rows)]
         for row, text in zip(rows.tolist(), texts, strict=True):
             if text != (first := cells[self.codes[row]]):
@@ -61,7 +61,7 @@ class ItemColumns(Mapping[str, Cells]):
 
 @dataclass(frozen=True, eq=False)
 class ItemTable:
-    """A table with a row per item: what describes items beside the log."""
+    """A table with a row per item: attributes that are not in the log."""
 
     ids: NDArray[Any]  # (n,) of the items, sorted
     columns: Mapping[str, Cells]  # (n,) each, by name
@@ -83,7 +83,11 @@ class ItemTable:
         return {str(one): row for row, one in enumerate(self.ids.tolist())}
 
     def attribute(self, name: str, ids: Sequence[Any], *, complete: bool = True) -> Cells:
-        """(n,) the attribute of these items; every one needs a row, if the table is complete."""
+        """(n,) the attribute of some items, as text.
+
+        ids: of the items; 7 and "7" are the same.
+        complete: every item must have a row, else it is a DataError; False: those without have "".
+        """
         if name not in self.columns:
             remedy = f"the columns are {', '.join(map(repr, self.columns))}"
             raise NoColumnError(name, tuple(self.columns), file=self.file, remedy=remedy)
@@ -102,7 +106,7 @@ class ItemTable:
 
 
 def merged_tables(first: ItemTable | None, second: ItemTable | None) -> ItemTable | None:
-    """Rows and columns of both; where both have a cell, that of the first counts if it has text."""
+    """The rows and columns of both tables; a cell of the first counts unless it is empty."""
     if first is None or second is None:
         return first or second
     ids = {str(one): one for one in (*first.ids.tolist(), *second.ids.tolist())}
@@ -121,7 +125,7 @@ def merged_tables(first: ItemTable | None, second: ItemTable | None) -> ItemTabl
 
 
 def log_attribute(log: Interactions, column: str) -> Cells:
-    """(n_items,) a column of a log for every item, also one that was not named at its loading."""
+    """(n_items,) a column of the log's file by item, also one that was not asked for at loading."""
     for known in (log.attributes, log.further):
         if column in known:
             return known[column]
@@ -131,9 +135,10 @@ def log_attribute(log: Interactions, column: str) -> Cells:
 
 def per_item(column: Column, items: NDArray[np.int64], n_items: int) -> Cells:
     """(n_items,) the value of each item in its first row that has one, as text; "" if none has."""
-    rows = np.flatnonzero(is_there(column))
+    rows = np.flatnonzero(has_value(column))
     first = np.full(n_items, -1)
-    first[items[rows[::-1]]] = rows[::-1]  # of several rows the last that is set stays
+    # numpy keeps the last of several assignments, so that from the back it is the first row
+    first[items[rows[::-1]]] = rows[::-1]
     known = np.flatnonzero(first >= 0)
     cells = np.full(n_items, "", dtype=object)
     cells[known] = [str(cell) for cell in _cells(column, first[known])]
@@ -150,7 +155,7 @@ def _cells(column: Column, rows: NDArray[np.int64]) -> Iterable[Any]:
 
 
 def attribute_cells(column: Column) -> NDArray[Any]:
-    """Integers that a frame made floats of, because some are missing, are integers again."""
+    """The cells of a column; integers that became floats, as some are missing, are back."""
     values = column.to_numpy() if isinstance(column, pl.Series) else column
     if values.dtype.kind == "f" and (missing := np.isnan(values)).any():
         whole = not np.any(values[~missing] % 1)

@@ -1,8 +1,8 @@
 """A large log, drawn in time and memory linear in its rows.
 
-Items stand in one line. A shelf is a stretch of the line, a genre a longer one, so that "an item of
-this shelf, by popularity" is one lookup in the sums of popularity along the line. Nothing has a
-cell per user and item.
+Items stand in one line. A shelf is a stretch of the line and a genre a longer one, so that drawing
+an item of a shelf by popularity is one lookup in the cumulative popularity along the line. No array
+has a cell per user and item.
 """
 
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ ANY = 0  # the last way: any item, whatever its popularity
 
 @dataclass(frozen=True, eq=False)
 class Shelves:
-    """Items in line, and how popular they are."""
+    """The line of items, and their popularity."""
 
     items: Codes  # (n,) the item at each place
     below: NDArray[np.float64]  # (n + 1,) sum of popularity of all places before
@@ -42,7 +42,7 @@ class Shelves:
     genre: int  # items of a genre, a multiple of the shelf
 
     @classmethod
-    def of(cls, n: int, skew: float, rng: np.random.Generator) -> "Shelves":
+    def drawn(cls, n: int, skew: float, rng: np.random.Generator) -> "Shelves":
         """Popularity is (a + shelves / 100)^-skew b^(-skew / 2): shelf of rank a, item b on it."""
         shelf = max(1, min(SHELF, n // (2 * LEAST_GENRES)))
         genre = shelf * max(1, min(GENRE // SHELF, n // (LEAST_GENRES * shelf)))
@@ -54,12 +54,12 @@ class Shelves:
         return cls(rng.permutation(n), below, shelf, genre)
 
     def stretch(self, place: Codes, length: int) -> tuple[Codes, Codes]:
-        """The first place of the stretch of so many that a place is in, and the place after it."""
+        """The first place of the stretch of `length` that a place is in, and the next stretch's."""
         first = place // length * length
         return first, np.minimum(first + length, len(self.items))
 
     def popular(self, first: Codes | int, end: Codes | int, draws: NDArray[np.float64]) -> Codes:
-        """A place from `first` to before `end`, by popularity, for uniform draws."""
+        """A place from `first` to before `end`, by popularity, for each uniform draw."""
         low, high = self.below[first], self.below[end]
         place = np.searchsorted(self.below, low + draws * (high - low), side="right") - 1
         return np.clip(place, first, np.asarray(end) - 1)
@@ -74,7 +74,7 @@ def large_log(
     text_ids: int = 0,
     seed: int = 0,
 ) -> Interactions:
-    """A log of so many rows over a year, all pairs of user and item distinct.
+    """A log of a year with the given number of rows, all pairs of user and item distinct.
 
     Users come in visits to a shelf, whose items they take by popularity; a third of the rows goes
     back to a shelf of one of the visits before. The shelf is of a genre that the user is interested
@@ -90,7 +90,7 @@ def large_log(
             " and a seed of at least 0"
         )
     rng = np.random.default_rng(seed)
-    shelves = Shelves.of(items, popularity_skew, rng)
+    shelves = Shelves.drawn(items, popularity_skew, rng)
     sizes = _activity(users, items, interactions, rng)
     firsts = rng.permutation(items)  # places; the one at j is first taken by user j % users
     step = max(1, BLOCK_ROWS * users // interactions)
@@ -118,6 +118,7 @@ def _texts(form: str, n: int) -> NDArray[np.object_]:
 def _activity(users: int, items: int, rows: int, rng: np.random.Generator) -> Codes:
     """(users,) rows of each user, `rows` in all unless somebody would take over half the items."""
     least = min(LEAST_ROWS, max(1, rows // (2 * users)))
+    # cut at four standard deviations, so that no user has a notable part of a small log
     above = np.minimum(rng.lognormal(0, SPREAD, users), np.exp(4 * SPREAD))
     left = max(0, rows - least * users)
     total = np.floor(np.append(0, np.cumsum(above)) / above.sum() * left)
@@ -173,7 +174,7 @@ def _shelves_of_visits(
 
 
 def _begin_with(place: Codes, here: Codes, sizes: Codes, firsts: Codes, users: int) -> None:
-    """Users begin with what they are the first to take, in at most half of their rows."""
+    """Users begin with the items that they are the first to take, in at most half of their rows."""
     start = np.cumsum(sizes) - sizes
     for turn in range(-(-len(firsts) // users)):
         number = here + turn * users
@@ -205,7 +206,7 @@ def _distinct(
 
 
 def _repeats(pairs: Codes) -> Codes:
-    """Rows whose pair stands in an earlier row."""
+    """Indices of rows whose pair is in an earlier row."""
     order = np.argsort(pairs, kind="stable")
     same = pairs[order[1:]] == pairs[order[:-1]]
     again: Codes = order[1:][same]
@@ -223,6 +224,7 @@ def _times(
     arrival = rng.random(users) * 0.5
     leaving = arrival + (1 - arrival) * (0.5 + 0.5 * rng.random(users))
     share = arrival[user] + (leaving - arrival)[user] * passed / passed[last][user]
-    place_in_user = np.arange(len(user)) - start  # no two rows of a user at one time
+    # a second more per row, so that no two rows of a user are at one time
+    place_in_user = np.arange(len(user)) - start
     times: Codes = START + (share * YEAR).astype(np.int64) + place_in_user
     return times

@@ -1,4 +1,4 @@
-"""One way in: a log, a table of items, or the ids of users, from a frame, a file or a named set."""
+"""Loading from a frame, a file or a named set: a log, a table of items, ids of users."""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -14,7 +14,7 @@ from fairhorizon.data.columns import Origin, as_column, known_codes
 from fairhorizon.data.frames import Repeats, as_frame, from_frame, in_polars
 from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.items import ItemTable
-from fairhorizon.data.log_files import ReaderOptions, read_file, read_folder, who_is_served
+from fairhorizon.data.log_files import ReaderOptions, read_file, read_folder, user_or_session
 from fairhorizon.data.named_sets import (
     COLUMNS,
     NAMED,
@@ -103,7 +103,7 @@ def load(
 def _log_of_frame(frame: Any, how: ReaderOptions, name: str) -> Interactions:
     names = [str(one) for one in frame.columns]
     table = Table(pl.DataFrame({one: [] for one in names}), Origin(), header=True)
-    served = who_is_served(how["user"], how["session"])
+    served = user_or_session(how["user"], how["session"])
     found = log_columns(table, served, how["item"], how["rating"], how["time"])
     weight = how["weight"]
     return from_frame(
@@ -121,7 +121,7 @@ def _log_of_frame(frame: Any, how: ReaderOptions, name: str) -> Interactions:
 
 
 def _named_log(source: str, cache: Path, how: ReaderOptions) -> Interactions:
-    """The log of a named set; those that are drawn need no options."""
+    """The log of a named set. Generated ones have fixed columns, so that options do not apply."""
     if is_synthetic(source):
         return replace(drawn_log(source), name=source)
     wanted = how.pop("attributes", ())
@@ -132,7 +132,7 @@ def _named_log(source: str, cache: Path, how: ReaderOptions) -> Interactions:
 
 
 def _part_store(cache_dir: str | Path | None) -> Path | None:
-    """Where what was read of parts is kept; nowhere if FAIRHORIZON_NO_CACHE is set."""
+    """The folder that keeps what was read of parts; None if FAIRHORIZON_NO_CACHE is set."""
     return None if os.environ.get("FAIRHORIZON_NO_CACHE") else cache_folder(cache_dir) / "parts"
 
 
@@ -142,7 +142,7 @@ def is_named(source: str) -> bool:
 
 
 def item_columns(source: str) -> tuple[str, ...]:
-    """The columns that describe the items of a named set; nothing is downloaded."""
+    """The columns of a named set that describe items; does not download anything."""
     if source in NAMED:
         return COLUMNS
     market = market_of(source)
@@ -164,11 +164,11 @@ def load_items(source: Any, *, item: str | int | None = None, encoding: str = UT
     return ItemTable.from_frame(table.frame, item_column(table, item), table.origin)
 
 
-# The users that lists are wanted for: ids that were typed, or a file of them.
+# The users whom lists are made for: typed ids, or a file of them.
 
 
 def user_codes(ids: Sequence[str], log: Interactions) -> NDArray[np.int64]:
-    """The codes of users by their ids, each once; an unknown id is a DataError that names it."""
+    """(n,) the codes of users by their ids, each once; a DataError names an unknown id."""
     code_of = {str(known): code for code, known in enumerate(log.user_ids.tolist())}
     for one in ids:
         if one not in code_of:
@@ -191,7 +191,8 @@ def read_user_ids(path: Path, log: Interactions, column: str | int | None = None
 
 
 def _ids(path: Path, column: str | int | None) -> tuple[list[str], int, Table]:
-    """The ids, the row of the table that the first is in, and the table."""
+    """The ids, the row of the table that holds the first one, and the table."""
+    # header=False: a list of ids that are text would be taken for a header and its rows
     table = read_table(path, header=False)
     named = table.frame.columns if table.header else table.frame.row(0)
     names = [str(name).strip() for name in named]
@@ -210,7 +211,7 @@ def _ids(path: Path, column: str | int | None) -> tuple[list[str], int, Table]:
 
 @dataclass(frozen=True, eq=False)
 class ChosenPairs:
-    """Rows of a file that chooses items: for a user each, or for everybody."""
+    """Items that a file names, for a user each or for everybody."""
 
     users: NDArray[np.int64] | None  # (n,) codes; None: the items are for everybody
     items: NDArray[np.int64]  # (n,) codes
@@ -220,7 +221,7 @@ class ChosenPairs:
 def read_chosen_pairs(
     path: Path, log: Interactions, user: str | int | None, item: str | int | None
 ) -> ChosenPairs:
-    """A file with a row per user and item, or with one item per line for everybody.
+    """Read a file with a row per user and item, or with one item per line for everybody.
 
     user, item: what the data calls them, which the file may do too.
     """

@@ -1,4 +1,4 @@
-"""Locations on the earth: distances, areas of a grid, and which items are near whom."""
+"""Locations on the earth: distances, areas of a grid, and items near a user."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,7 +13,7 @@ from fairhorizon.errors import DataError, NoColumnError
 
 EARTH_KM = 6371.0088  # mean radius
 DEGREE_KM = math.pi * EARTH_KM / 180  # of latitude
-AREA = "area"  # the attribute that is made of the coordinates
+AREA = "area"  # the attribute that is computed from coordinates
 AREA_KM = 10.0
 CELLS = 4_000_000  # distances held at once
 NAMES = {"latitude": ("latitude", "lat"), "longitude": ("longitude", "lon", "lng", "long")}
@@ -42,7 +42,7 @@ def _cell(latitude: float, longitude: float, area_km: float) -> tuple[float, flo
     height = area_km / DEGREE_KM
     row = min(math.floor((latitude + 90) / height), math.ceil(180 / height) - 1)
     middle = min(-90 + (row + 0.5) * height, 90 - 1e-9)
-    # columns of a row are as wide as its middle allows, and go round the earth without a rest
+    # so many columns that they go round the earth exactly, about as wide as high at the middle
     columns = max(1, math.floor(360 * math.cos(math.radians(middle)) / height))
     column = math.floor((longitude + 180) % 360 / 360 * columns)
     return middle, -180 + (column + 0.5) * 360 / columns
@@ -77,13 +77,13 @@ def area_names(latitude: Floats, longitude: Floats, area_km: float = AREA_KM) ->
 
 @dataclass(frozen=True, eq=False)
 class Locations:
-    """Where the items of a log are, in degrees; NaN where nothing is known."""
+    """Where the items of a log are, in degrees; NaN where it is not known."""
 
     latitude: Floats  # (n_items,)
     longitude: Floats  # (n_items,)
 
     @classmethod
-    def of(cls, attributes: Mapping[str, NDArray[Any]], name: str = "") -> "Locations":
+    def from_attributes(cls, attributes: Mapping[str, NDArray[Any]], name: str = "") -> "Locations":
         """From item attributes called latitude and longitude, or lat and lon."""
         columns = coordinates_among(attributes)
         if columns is None:
@@ -107,7 +107,7 @@ class Locations:
         return area_names(self.latitude, self.longitude, area_km)
 
     def within(self, points: ArrayLike, km: float) -> NDArray[np.bool_]:
-        """(m, n_items) which items are at most so far from each point (m, 2).
+        """(m, n_items) bool: items at most `km` from each point (m, 2), in degrees.
 
         Nothing is near a point that is NaN, and an item without coordinates is near nothing.
         """
@@ -116,7 +116,7 @@ class Locations:
         return np.concatenate(blocks) if blocks else np.zeros((0, len(self.latitude)), np.bool_)
 
     def blocks(self, points: Floats, km: float) -> Iterator[tuple[slice, NDArray[np.bool_]]]:
-        """`within` for some points after the others, so that no large matrix is held."""
+        """`within` for some points at a time, so that no large matrix is in memory."""
         step = max(1, CELLS // max(1, len(self.latitude)))
         for start in range(0, len(points), step):
             rows = slice(start, min(start + step, len(points)))
@@ -129,7 +129,8 @@ def last_points(log: Interactions, locations: Locations) -> Floats:
     """(n_users, 2) where every user was last; NaN of users without an interaction."""
     points = np.full((log.n_users, 2), np.nan)
     known = ~np.isnan(locations.latitude[log.items])
-    rows = np.flatnonzero(known)  # in time order: a later one takes the place of an earlier one
+    # in time order, so that a later row overwrites an earlier one
+    rows = np.flatnonzero(known)
     points[log.users[rows], 0] = locations.latitude[log.items[rows]]
     points[log.users[rows], 1] = locations.longitude[log.items[rows]]
     return points
@@ -143,17 +144,19 @@ def items_near(
     point: tuple[float, float] | None = None,
     attributes: Mapping[str, NDArray[Any]] | None = None,
 ) -> dict[Any, list[Any]]:
-    """Ids of the items that are at most so far from where each user was last, or from a point.
+    """Ids of the items within some distance of where each user was last, or of a point.
 
     For the candidates of a call. A user whose place is not known has no item nearby.
 
     log: with the coordinates as attributes, latitude and longitude.
-    km: the largest distance.
+    km: the largest distance, in kilometres.
     users: ids of those who are served; None: all.
     point: latitude and longitude of all of them, such as where they are now.
     attributes: the coordinates, where a table of items has them.
     """
-    locations = Locations.of(log.attributes if attributes is None else attributes, log.name)
+    locations = Locations.from_attributes(
+        log.attributes if attributes is None else attributes, log.name
+    )
     code_of = {one: code for code, one in enumerate(log.user_ids.tolist())}
     wanted = list(code_of) if users is None else list(users)
     if unknown := [one for one in wanted if one not in code_of]:
@@ -170,7 +173,7 @@ def items_near(
 def attribute_or_area(
     column: str, attribute: Callable[[str], NDArray[Any]], area_km: float = AREA_KM
 ) -> NDArray[Any]:
-    """(n_items,) the attribute; `area` is made of the coordinates where there is no such column.
+    """(n_items,) an attribute; `area` is computed from coordinates where there is no such column.
 
     attribute: gives a column by its name, or raises a NoColumnError with those there are.
     """
@@ -180,7 +183,7 @@ def attribute_or_area(
         found = coordinates_among(error.columns) if column == AREA else None
         if found is None:
             raise
-    return Locations.of({name: attribute(name) for name in found}).areas(area_km)
+    return Locations.from_attributes({name: attribute(name) for name in found}).areas(area_km)
 
 
 def coordinates_among(columns: Mapping[str, Any] | Sequence[str]) -> tuple[str, str] | None:

@@ -1,11 +1,10 @@
 """A log from a file or a folder of files, and back to files.
 
-The files of a folder are its parts: they have the same columns and are read one after the other,
-each once. What was read of a part is kept in a store, so that it need not be read again. An entry
-of the store is a file of arrays per part, named by the part's path and the options it was read
-with. It counts while the part has the size and the time of change that it had then. Entries are
-written whole or not at all, so that several processes may share a store, and all may be deleted at
-any time.
+The files of a folder are its parts. They have the same columns and are read one after the other.
+What was read of a part is kept in a store, so that only new and changed parts are read next time.
+An entry of the store is a file of arrays, named by the path of its part and the options it was read
+with, and is valid as long as the part has the same size and time of change. Entries are written
+whole or not at all, so that several processes may share a store. It may be deleted at any time.
 """
 
 import hashlib
@@ -25,7 +24,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from fairhorizon.data.columns import Origin, as_column, encoded, places
+from fairhorizon.data.columns import Origin, as_column, codes_among, encoded
 from fairhorizon.data.frames import (
     ROWS,
     Repeats,
@@ -47,7 +46,7 @@ from fairhorizon.files import STANDARD_OUTPUT, is_used, write_atomically
 
 
 class ReaderOptions(TypedDict, total=False):
-    """How a file is read, for functions that pass it on to `load`."""
+    """How a file is read: the options of `load`."""
 
     user: str | int | None
     item: str | int | None
@@ -77,7 +76,7 @@ class LocatedColumns:
 def locate(path: str | Path, options: ReaderOptions) -> LocatedColumns:
     """Open a file and find its columns; `options` as for `load`."""
     attributes = tuple(options.get("attributes", ()))
-    who = who_is_served(options.get("user"), options.get("session"))
+    who = user_or_session(options.get("user"), options.get("session"))
     columns = (who, options.get("item"), options.get("rating"), options.get("time"))
     given = (*columns, options.get("weight"), *attributes)
     names = [name for name in given if isinstance(name, str) and not name.isdecimal()]
@@ -99,8 +98,8 @@ def locate(path: str | Path, options: ReaderOptions) -> LocatedColumns:
     return LocatedColumns(frame, origin, labels, others, left_out)
 
 
-def who_is_served(user: str | int | None, session: str | int | None) -> str | int | None:
-    """The column of the user, or that of the session."""
+def user_or_session(user: str | int | None, session: str | int | None) -> str | int | None:
+    """The column whose ids are read as users: that of the user, or that of the session."""
     if user is not None and session is not None:
         raise ConfigError(f"user {user!r} and session {session!r}: who is served? (give one)")
     return user if session is None else session
@@ -127,7 +126,7 @@ def read_file(path: str | Path, **options: Unpack[ReaderOptions]) -> Interaction
     )
 
 
-# The store of what was read.
+# The store of what was read of parts.
 
 
 VERSION = 2  # of the entries; others are not read
@@ -138,7 +137,7 @@ Arrays = dict[str, NDArray[Any]]
 
 @dataclass(frozen=True)
 class Stamp:
-    """By what a change of a file is noticed."""
+    """The size and time of change of a file, by which a change is noticed."""
 
     size: int
     changed: int  # nanoseconds
@@ -151,13 +150,13 @@ class Stamp:
 
 @dataclass(frozen=True)
 class PartStore:
-    """Entries in a folder; without one nothing is kept."""
+    """What was read of parts, in a folder; without a folder nothing is kept."""
 
     folder: Path | None
     options: Mapping[str, Any]  # how parts are read
 
     def get(self, part: Path, what: str) -> Arrays | None:
-        """The arrays kept of the part as it is now; None if there are none, or damaged ones."""
+        """The arrays kept of the part as it is now; None if there are none or they are damaged."""
         if self.folder is None:
             return None
         try:
@@ -171,9 +170,10 @@ class PartStore:
         return arrays if same else None
 
     def keep(self, part: Path, what: str, stamp: Stamp, arrays: Arrays) -> None:
-        """Keep arrays of a part that had this stamp before it was read, if the disk lets us."""
+        """Keep arrays of a part; does nothing if the disk is full or read-only."""
         if self.folder is None:
             return
+        # the stamp from before the part was read: if it changed meanwhile, it is read again
         marked = {**arrays, "stamp": np.array([stamp.size, stamp.changed])}
 
         def write(draft: Path) -> None:
@@ -183,7 +183,7 @@ class PartStore:
         try:
             write_atomically(self._entry(part, what), write)
         except OSError:
-            return  # a full or read-only disk costs time, not the result
+            return  # the part is read again next time
 
     def _entry(self, part: Path, what: str) -> Path:
         assert self.folder is not None
@@ -231,7 +231,7 @@ class ReadPart:
 
 
 def part_files(folder: Path) -> list[Path]:
-    """The parts, also those in folders below, by name; hidden files and those with _ are none."""
+    """The parts of a folder and of folders below, by name; not those that begin with . or _."""
     found = []
     for file in sorted(folder.rglob("*")):
         below = file.relative_to(folder).parts
@@ -254,10 +254,10 @@ def first_file(source: str | Path) -> Path:
 def read_folder(
     folder: str | Path, *, store: Path | None, **options: Unpack[ReaderOptions]
 ) -> Interactions:
-    """The log of all parts together, as if they were one file in the order of their names.
+    """The log of all parts of a folder, as if they were one file in the order of their names.
 
-    Of a part that was read before, with the same options, what is in `store` is used, unless the
-    part has changed since; None: all parts are read. The options are those of `load`.
+    store: the folder with what was read of parts before; None: all parts are read.
+    options: those of `load`.
     """
     folder = Path(folder)
     wanted = tuple(options.pop("attributes", ()))
@@ -274,7 +274,7 @@ def read_folder(
     first, origin = parts[0], Origin(folder)
     rows = joined([part.rows for part in parts])
     warn_of_rows_left_out(sum(part.left_out for part in parts), len(rows), origin)
-    parts.clear()  # the rows are all in one place now
+    parts.clear()  # else all rows are in memory twice
     attributes = [_name(column, first, folder) for column in wanted]
     known = (*first.labels.values(), *attributes)
     others = tuple(name for name in first.columns if name not in known)
@@ -338,6 +338,7 @@ class _Reader:
             "about": packed([part.columns, labels, part.left_out]),
             "user_ids": packed(rows.user_ids),
             "item_ids": packed(rows.item_ids),
+            # in as few bytes as the number of ids needs
             "users": rows.users.astype(np.min_scalar_type(len(rows.user_ids))),
             "items": rows.items.astype(np.min_scalar_type(len(rows.item_ids))),
         }
@@ -347,7 +348,7 @@ class _Reader:
         return part
 
     def cells(self, file: Path, column: str) -> tuple[pl.Series, pl.Series]:
-        """The items of a part, and what a column says of each, empty where it says nothing."""
+        """The items of a part, and for each its cell of a column as text, "" where it has none."""
         arrays = self.store.get(file, f"column {column}")
         if arrays is not None:
             return column_of(arrays["items"]), column_of(arrays["cells"])
@@ -377,7 +378,7 @@ class _PartColumns(Mapping[str, Cells]):
         cells: Cells = np.full(len(self.item_ids), "", dtype=object)
         for file in self.files:
             items, found = self.reader.cells(file, name)
-            rows = places(items.cast(self.item_ids.dtype), self.item_ids)
+            rows = codes_among(items.cast(self.item_ids.dtype), self.item_ids)
             empty = cells[rows] == ""
             cells[rows[empty]] = found.to_numpy()[empty]
         return cells
@@ -389,16 +390,16 @@ class _PartColumns(Mapping[str, Cells]):
         return len(self.names)
 
 
-# Writing: CSV or Parquet with the original ids, a stretch of rows at a time.
+# Writing: CSV or Parquet with the original ids, some rows at a time.
 
 
 Format = Literal["csv", "parquet"]
-ROWS_AT_ONCE = 1_000_000  # held as text at once
+ROWS_AT_ONCE = 1_000_000  # in memory as text
 
 
 @contextmanager
 def new_folder(folder: Path) -> Iterator[Path]:
-    """A draft of a folder to fill, which becomes the folder at the end; nothing after a failure."""
+    """A draft to fill, which becomes the folder at the end; after a failure nothing is left."""
     if folder == STANDARD_OUTPUT:
         raise DataError("is no folder but standard output", file=folder, remedy="name a folder")
     if is_used(folder):
@@ -421,13 +422,13 @@ def new_folder(folder: Path) -> Iterator[Path]:
 
 
 def write_log(log: Interactions, path: Path) -> None:
-    """One file, CSV or Parquet by its suffix; whole or not at all."""
+    """Write a log to one file, CSV or Parquet by its suffix, whole or not at all."""
     write = _write_parquet if path.suffix.lower() in (".parquet", ".pq") else write_csv
     write_atomically(path, lambda draft: write(log, draft))
 
 
 def write_parts(log: Interactions, folder: Path, parts: int, kind: Format) -> None:
-    """So many files of nearly equal size, in time order, in a new folder."""
+    """Write a log to a new folder, as `parts` files of nearly equal size in time order."""
     write = _write_parquet if kind == "parquet" else write_csv
     bounds = np.linspace(0, len(log), parts + 1).astype(np.int64)
     with new_folder(folder) as draft:
@@ -444,7 +445,7 @@ def write_split(parts: Split, folder: str | Path) -> None:
 
 
 def write_csv(log: Interactions, path: Path) -> None:
-    """A header, then rows; text is always quoted: ids may look like numbers or hold separators."""
+    """Write a log as CSV; text is quoted, as ids may look like numbers or hold separators."""
     with path.open("wb") as file:
         for number, frame in enumerate(_frames(log)):
             if number == 0:
@@ -457,7 +458,7 @@ def _write_parquet(log: Interactions, path: Path) -> None:
 
 
 def _frames(log: Interactions) -> Iterator[pl.DataFrame]:
-    """The rows of the log with its ids, some at a time; one frame without rows of an empty log."""
+    """The log as frames with its ids, some rows each; of an empty log one frame without rows."""
     users, items = (_ids(ids) for ids in (log.user_ids, log.item_ids))
     described = {name: pl.Series(cells.tolist()) for name, cells in log.attributes.items()}
     numbers = {"rating": log.ratings, "timestamp": log.timestamps, "weight": log.total_weights()}

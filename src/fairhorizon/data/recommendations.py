@@ -1,4 +1,4 @@
-"""The showings of a system: recommendation lists or an impression log from a file."""
+"""Showings of any system, read from a file: recommendation lists or an impression log."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +18,7 @@ OPTION = "list-"
 
 @dataclass(frozen=True)
 class ListColumns:
-    """Which columns hold what: a name, or a position from 0; None looks for the usual names."""
+    """Columns of a file of lists: names, or positions from 0; None: found by their usual names."""
 
     user: str | int | None = None
     item: str | int | None = None
@@ -31,7 +31,7 @@ class ListColumns:
 
 @dataclass(frozen=True)
 class Oddities:
-    """How many rows of the file are not as they should be."""
+    """How many rows of a file of lists are not as they should be."""
 
     unknown: int = 0  # rows of unknown users or items, left out
     duplicates: int = 0  # rows that are the same as an earlier one; in a log by time they count
@@ -45,7 +45,7 @@ NOTHING_ODD = Oddities()
 
 @dataclass(frozen=True)
 class Recommendations:
-    """Rows of users and items by code, sorted by user and then by order of showing.
+    """Showings by codes of users and items, sorted by user and then in the order of showing.
 
     A list shows a user an item once; an impression log may repeat it.
     """
@@ -61,7 +61,7 @@ class Recommendations:
         return len(self.users)
 
     def per_user(self) -> NDArray[np.int64]:
-        """How many rows each user has, (n_users,)."""
+        """(n_users,) the number of rows of each user."""
         return np.bincount(self.users, minlength=self.n_users)
 
     def places(self) -> NDArray[np.int64]:
@@ -70,7 +70,7 @@ class Recommendations:
         return np.arange(len(self)) - (np.cumsum(counts) - counts)[self.users]
 
     def first(self, k: int) -> NDArray[np.int64]:
-        """(n_users, k) item codes, -1 where a user was shown fewer."""
+        """(n_users, k) codes of the first items of each user, -1 where there are fewer."""
         position = self.places()
         kept = position < k
         lists = np.full((self.n_users, k), -1, dtype=np.int64)
@@ -78,7 +78,7 @@ class Recommendations:
         return lists
 
     def distinct(self) -> "Recommendations":
-        """Only the first showing of each item to a user."""
+        """The same without repeats: only the first showing of each item to a user."""
         rows = _first_of_each(self.users, self.items)
         return replace(self, users=self.users[rows], items=self.items[rows])
 
@@ -95,12 +95,18 @@ def read_recommendations(
 ) -> Recommendations:
     """Read lists or impressions, with the ids of the log.
 
-    A user's list is ordered by rank, else by time, else by row of the file. With times and without
+    A user's list is ordered by rank, else by time, else as in the file. With times and without
     ranks, or with ranks that repeat at other times, it is an impression log.
 
-    Rows that are the same as an earlier one are left out, but not those of a log without ranks:
-    its times may be too coarse to tell two showings apart. A list with a negative rank or without
-    some rank is read in the order of the ranks that it has. All of these are counted.
+    Rows that are the same as an earlier one are left out, except in a log without ranks, whose
+    times may be too coarse to tell two showings apart. A list with a negative rank, or with ranks
+    missing, is in the order of the ranks that it has. All of these are counted in `oddities`.
+
+    path: the file.
+    log: whose ids the file has.
+    columns: which columns hold what; None: found by their usual names.
+    header, separator, encoding: of a text file, as in `load`.
+    ignore_unknown: leave out rows of unknown users or items, which are an error otherwise.
     """
     columns = columns or ListColumns()
     names = [name for name in vars(columns).values() if isinstance(name, str)]
@@ -129,7 +135,8 @@ def read_recommendations(
         times = None if times is None else times[kept]
     order, keys = _order(users, ranks, times)
     is_log = order.startswith("time")
-    if is_log:  # of a page that is shown again, some places may be left out
+    # a page that is shown again need not show all its places
+    if is_log:
         oddities = replace(oddities, skipped_ranks=0, gapped_lists=0)
     remedy = "drop one of the rows"
     if not is_log:
@@ -151,7 +158,7 @@ def _odd_ranks(
     ranks: NDArray[np.float64],
     known: NDArray[np.bool_],
 ) -> Oddities:
-    """With the numbers of negative and of skipped ranks.
+    """The oddities with the numbers of negative and of skipped ranks.
 
     Places are counted from 0 if some list of the file has a rank 0, else from 1. Ranks that are no
     whole numbers, such as negated scores, are an order and have no places to skip.
@@ -177,7 +184,7 @@ def _odd_ranks(
 def _order(
     users: NDArray[np.int64], ranks: NDArray[np.float64] | None, times: NDArray[Any] | None
 ) -> tuple[Order, list[NDArray[Any]]]:
-    """The sort keys of a user's rows, the first key first."""
+    """How a user's rows are ordered, and the sort keys for it, the first key first."""
     if ranks is None:
         return ("place in the file", []) if times is None else ("time", [times])
     if times is None or _repeated(users, ranks) is None:
@@ -215,7 +222,7 @@ def _known_rows(
 
 
 def _repeated(*columns: NDArray[Any]) -> int | None:
-    """The first row with the same values as an earlier one, or None."""
+    """The index of the first row with the same values as an earlier one, or None."""
     first = _first_of_each(*columns)
     missing = np.flatnonzero(first != np.arange(len(first)))
     if len(missing):
@@ -224,9 +231,10 @@ def _repeated(*columns: NDArray[Any]) -> int | None:
 
 
 def _first_of_each(*columns: NDArray[Any]) -> NDArray[np.int64]:
-    """The first row of each combination of values, in ascending order."""
+    """The indices of the first row of each combination of values, in ascending order."""
     keys = np.zeros(len(columns[0]), dtype=np.int64)
     for column in columns:
         values, codes = np.unique(column, return_inverse=True)
-        keys = np.unique(keys * len(values) + codes, return_inverse=True)[1]  # kept small
+        # renumbered after every column: products of several numbers of values overflow
+        keys = np.unique(keys * len(values) + codes, return_inverse=True)[1]
     return np.sort(np.unique(keys, return_index=True)[1])

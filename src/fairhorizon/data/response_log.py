@@ -1,4 +1,4 @@
-"""A record of answered showings: who was shown what when, and whether they liked it."""
+"""A record of responses: who was shown what and when, and whether they liked it."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,15 +19,15 @@ DAY = 86_400.0  # seconds
 
 @dataclass(frozen=True, eq=False)
 class ResponseLog:
-    """Answered showings by user, those of a user in order of time; users by a code of this record.
+    """Responses to showings, sorted by user and then by time. Users have codes of this record.
 
-    An item that the log does not have is -1: its answer still tells of the user's mood.
+    An item that the log does not have is -1: the response still counts for whether the user stays.
     """
 
     ids: list[str]  # (b,) of the users
     users: NDArray[np.int64]  # (n,) ascending
     items: NDArray[np.int64]  # (n,) codes of the log
-    times: NDArray[np.float64]  # (n,)
+    times: NDArray[np.float64]  # (n,) seconds
     liked: NDArray[np.bool_]  # (n,)
 
     def __len__(self) -> int:
@@ -35,36 +35,39 @@ class ResponseLog:
 
     @property
     def counts(self) -> NDArray[np.int64]:
-        """(b,) showings of each user."""
+        """(b,) the number of showings of each user."""
         return np.bincount(self.users, minlength=len(self.ids))
 
     @property
     def begun(self) -> NDArray[np.float64]:
-        """(b,) when each user was shown something for the first time."""
+        """(b,) the time of each user's first showing."""
         first: NDArray[np.float64] = self.times[np.cumsum(self.counts) - self.counts]
         return first
 
     @property
     def ended(self) -> NDArray[np.float64]:
-        """(b,) when each user was shown something for the last time."""
+        """(b,) the time of each user's last showing."""
         last: NDArray[np.float64] = self.times[np.cumsum(self.counts) - 1]
         return last
 
     @property
     def until(self) -> float:
-        """When anybody was shown something for the last time."""
+        """The time of the last showing of all."""
         return float(self.times.max())
 
     def left(self, days: float) -> NDArray[np.bool_]:
-        """(b,) who was shown nothing in the last `days` of the record, though others were.
+        """(b,) bool: users who were shown nothing in the last `days` of the record.
 
-        Whoever was away for longer and came back has not left. What becomes of those who are there
-        at the end is not known: they have not left either.
+        A user who was away for longer and came back has not left. Nor have those who are there at
+        the end, as nothing is known of them after it.
         """
         return self.until - self.ended > days * DAY
 
     def check(self, days: float) -> None:
-        """Refuse a record that nothing can be learned from, where who left was away for `days`."""
+        """Refuse a record that nothing can be learned from.
+
+        days: without a showing at the end of the record, after which a user has left.
+        """
         span = (self.until - float(self.times.min())) / DAY
         if span <= days:
             raise ConfigError(
@@ -79,9 +82,11 @@ class ResponseLog:
 
 
 def load_responses(source: Any, log: Interactions) -> ResponseLog:
-    """From a frame or a file with a row per showing: user, item, time, and liked, 1 or 0.
+    """Read responses from a frame or a file with a row per showing.
 
-    Rows of one time are in the order of the file. Other columns are not looked at.
+    source: has the columns user, item, time and liked (1 or 0); others are not looked at. Rows of
+        one time are in the order of the file.
+    log: whose items the record is about.
     """
     if isinstance(source, str | Path):
         table = read_table(source, names=[LIKED])
@@ -109,7 +114,7 @@ def load_responses(source: Any, log: Interactions) -> ResponseLog:
 
 
 def _known(table: Table, column: str, log: Interactions) -> NDArray[np.int64]:
-    """The code of each row's item, -1 for one that the log does not have."""
+    """(n,) the code of each row's item, -1 for an item that the log does not have."""
     cells = as_column(table.frame[column])
     codes = known_codes(cells, column, log.item_ids, table.origin)
     if (codes < 0).all():
@@ -121,7 +126,7 @@ def _known(table: Table, column: str, log: Interactions) -> NDArray[np.int64]:
 
 
 def _flags(table: Table) -> NDArray[np.bool_]:
-    """Whether each showing was liked."""
+    """(n,) whether each showing was liked."""
     cells = as_column(table.frame[LIKED])
     if isinstance(cells, np.ndarray) and cells.dtype == np.bool_:
         return cells

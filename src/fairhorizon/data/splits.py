@@ -1,8 +1,8 @@
 """Chronological splits into training, validation and test, and the statistics of a log.
 
-A tie is several rows of one user at one time. Where there are many (ratings entered in one sitting,
-baskets, times in days) their order in the file carries no meaning, but is often regular: sorted by
-item, for example. A ranker could learn it, so a split shuffles them.
+Several rows of one user at one time are a tie. Where there are many (ratings entered in one
+sitting, baskets, times in days), their order in the file means nothing but is often regular, such
+as sorted by item. A ranker would learn that order, so a split shuffles ties.
 """
 
 import warnings
@@ -36,7 +36,7 @@ class Split:
 
 @dataclass(frozen=True)
 class Statistics:
-    """The columns of the paper's table of data sets; density is a fraction."""
+    """The sizes of a log, as in the paper's table of data sets; density is a fraction."""
 
     users: int
     items: int
@@ -53,7 +53,7 @@ def statistics(log: Interactions) -> Statistics:
 
 
 def tied_share(log: Interactions) -> float:
-    """The share of rows that have the user and the time of another row; 0 without times."""
+    """The share of rows that share user and time with another row, 0 to 1; 0 without times."""
     if log.timestamps is None or not len(log):
         return 0.0
     order = np.argsort(log.users, kind="stable")  # the log is in time order
@@ -64,7 +64,7 @@ def tied_share(log: Interactions) -> float:
 
 
 def shuffled_ties(log: Interactions, seed: int) -> Interactions:
-    """The log with the rows of every time in random order; the times stay ascending."""
+    """The log with the rows of each time in random order; the times stay ascending."""
     if log.timestamps is None:
         return log
     draws = np.random.default_rng(seed).random(len(log))
@@ -72,14 +72,14 @@ def shuffled_ties(log: Interactions, seed: int) -> Interactions:
 
 
 def with_ties(log: Interactions, ties: Ties) -> Interactions:
-    """The log with its ties in the wanted order; a warning says so if "auto" shuffles them."""
+    """The log with its ties in the order that `ties` asks for; warns if "auto" shuffles them."""
     if ties == "keep":
         return log
     if ties == "auto":
         share = tied_share(log)
         if share <= MOST_TIED:
             return log
-        # stack: this function, the split, whoever calls it
+        # the warning points at the caller of the split, two frames above
         warnings.warn(
             f"{log.name or 'the log'}: {ties_note(share)}", EqualTimesWarning, stacklevel=3
         )
@@ -90,7 +90,7 @@ def with_ties(log: Interactions, ties: Ties) -> Interactions:
 
 
 def ties_note(share: float) -> str:
-    """What "auto" does with a log of this tied share, in words."""
+    """What "auto" does with a log of which this share is tied, in words."""
     found = f"{100 * share:.1f} % of the rows share user and time with another"
     if share > MOST_TIED:
         return (
@@ -131,13 +131,13 @@ def uncut(log: Interactions) -> Split:
 
 
 def _as_known_then(part: Interactions) -> Interactions:
-    """The first rows of every user, without what was repeated after the last of them."""
+    """The first rows of every user, without the repeats that came after the last of them."""
     if part.repeated is None:
         return part
     return replace(part, repeated=part.repeated.until(part.user_counts()))
 
 
-LATER = 5  # the last fifth of a training log, like the last fifth of the whole log for test
+LATER = 5  # the last fifth of a training log is held out, as the last fifth of the log for the test
 
 
 def earlier_part(parts: Split) -> Split:
@@ -149,7 +149,7 @@ def earlier_part(parts: Split) -> Split:
 
 
 def _position_in_user(log: Interactions) -> NDArray[np.int64]:
-    """0 for the first interaction of a user, 1 for the second, ... in row order, (n,)."""
+    """(n,) the number of earlier rows of the same user."""
     order = np.argsort(log.users, kind="stable")
     starts = np.concatenate([[0], np.cumsum(log.user_counts())])
     position = np.empty(len(log), dtype=np.int64)
@@ -164,10 +164,13 @@ def split_by_time(
     validation_share: float = 0.1,
     ties: Ties = "auto",
 ) -> Split:
-    """Two global cuts in time: nothing in training is later than anything in validation or test.
+    """A split at two times for all users: no training row is later than a validation or test row.
 
-    Interactions at one time stay together: those at a cut all go to the later part. `ties` is their
-    order within a part, as in `split`.
+    Interactions at one time stay together: those at a cut all go to the later part.
+
+    log: the whole log.
+    test_share, validation_share: about so much of all rows, the latest ones.
+    ties: the order of a user's interactions at one time, as in `split`.
     """
     test = _share("test_share", test_share)
     validation = _share("validation_share", validation_share)
@@ -193,10 +196,13 @@ def split_by_time(
 
 
 def with_feedback(parts: Split, users: NDArray[np.int64], items: NDArray[np.int64]) -> Split:
-    """The split with later likes, in order, added at the end of the training log.
+    """The split with later likes added at the end of the training log.
 
-    Only pairs that are not in training or validation, each once. They have no ratings and get the
-    mean rating of the training log, of those that are not missing; and its median weight.
+    users, items: (n,) codes of the likes, in the order in which they came. A pair that is in
+        training or validation already is left out, and of the others each counts once.
+
+    A like has no rating and no weight of its own: it gets the mean rating and the median weight of
+    the training log.
     """
     train = parts.train
     if not len(train):
@@ -205,6 +211,7 @@ def with_feedback(parts: Split, users: NDArray[np.int64], items: NDArray[np.int6
             remedy="give more interactions",
         )
     pairs = users * train.n_items + items
+    # pairs of the test items are added: a user who likes one in the long run has taken it
     known = [part.users * train.n_items + part.items for part in (train, parts.validation)]
     rows = np.sort(np.unique(pairs, return_index=True)[1])
     rows = rows[~np.isin(pairs[rows], np.concatenate(known))]
@@ -232,7 +239,7 @@ def with_feedback(parts: Split, users: NDArray[np.int64], items: NDArray[np.int6
 
 
 def _share(name: str, value: float) -> Fraction:
-    """An exact fraction, so that a fifth of n is n // 5."""
+    """The share as an exact fraction: with floats, 0.29 of 100 rows is 28."""
     if not 0 <= value < 1:
         raise ConfigError(f"{name} must be at least 0 and below 1, not {value}")
     return Fraction(value).limit_denominator(10**6)

@@ -1,9 +1,11 @@
 """Seeded synthetic markets with known relevance, for tests and for use without data.
 
-Four kinds of log, because a method that suits one may fail on another: `synthetic` (users rate much
-in a month, tastes are all there is), `sparse` (few rows per user, times in days), `baskets` (many
-rows at one time, bought again and again, sorted by item within a basket) and `trends` (items come
-and go).
+Four kinds of log, because a method that suits one may fail on another:
+
+    synthetic          users rate many items within a month, by taste and exposure alone
+    synthetic-sparse   few rows per user, times in days
+    synthetic-baskets  many rows at one time, bought again and again, sorted by item in a basket
+    synthetic-trends   items come and go
 """
 
 import inspect
@@ -20,14 +22,14 @@ from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.large import large_log
 from fairhorizon.errors import ConfigError
 
-CELLS = 4_000_000  # user-item cells held at once
+CELLS = 4_000_000  # cells of a matrix of users and items that are in memory at once
 DAY = 86_400  # seconds
 START, YEAR = 1_600_000_000, 365 * DAY
 
 
 @dataclass(frozen=True, eq=False)
 class SyntheticMarket:
-    """The log and the model it was drawn from."""
+    """A log and the truth that it was drawn from."""
 
     interactions: Interactions
     tastes: NDArray[np.float64]  # (users, dim)
@@ -37,7 +39,7 @@ class SyntheticMarket:
 
     @cached_property
     def relevance(self) -> NDArray[np.float64]:
-        """True probability that a user likes an item, (users, items); large for a large market."""
+        """(users, items) the true probability of a like; as large as the market."""
         return _relevance(self.tastes, self.traits, self.appeal)
 
 
@@ -57,11 +59,11 @@ def synthetic(
     popularity_skew: float = 1.0,
     seed: int = 0,
 ) -> SyntheticMarket:
-    """Users see items by Zipf exposure, take them by taste: P(take) ~ exposure_i * relevance_ui.
+    """Users see items by Zipf exposure and take them by taste: P(take) ~ exposure_i * relevance_ui.
 
     Tastes p and traits q are Gaussian with E[(p.q)^2] = 4; exposure of the r-th item is r^-skew.
-    Users differ in activity (gamma-Poisson, the given mean, at least 1 and at most all items).
-    The id of every user and item is its code, also of items without interactions.
+    The number of items per user is gamma-Poisson with the given mean, at least 1 and at most all
+    items. The id of every user and item is its code, also of items without interactions.
     """
     _check(users, items, interactions_per_user, dim, popularity_skew=popularity_skew, seed=seed)
     rng = np.random.default_rng(seed)
@@ -101,11 +103,11 @@ def sparse(
     popularity_skew: float = 0.8,
     seed: int = 0,
 ) -> SyntheticMarket:
-    """Few items per user, most of them taken on a handful of days, with days as times.
+    """Few items per user, taken on a handful of days, with days as times.
 
-    A user has two days for three items, so that many rows of a user share a time, and their order
-    within a day means nothing. Half of the users take at most two thirds of the mean number of
-    items (activity is exponential).
+    A user has two days for every three items, so that many rows share user and time, and their
+    order within a day means nothing. The number of items per user is exponential: half of the users
+    take at most two thirds of the mean.
     """
     _check(users, items, interactions_per_user, dim, popularity_skew=popularity_skew, seed=seed)
     rng = np.random.default_rng(seed)
@@ -132,10 +134,10 @@ def baskets(
     popularity_skew: float = 0.7,
     seed: int = 0,
 ) -> SyntheticMarket:
-    """Households that buy by the basket: distinct items within one, the same ones again in others.
+    """Households that buy baskets of distinct items, with many of the same items in later baskets.
 
-    All rows of a basket have one time, and a basket is sorted by item, as tills write them: that
-    order means nothing. The log has each item of a household once, at its first purchase.
+    All rows of a basket have one time and are sorted by item, as tills write them: their order
+    means nothing. The log has each item of a household once, at its first purchase.
     """
     _check(
         users,
@@ -171,7 +173,7 @@ def trends(
     popularity_skew: float = 0.6,
     seed: int = 0,
 ) -> SyntheticMarket:
-    """Items come and go: attention to an item halves every `half_life` days from its launch on.
+    """Items come and go: the exposure of an item halves every `half_life` days after its launch.
 
     exposure_i(t) = rank_i^-skew 2^(-(t - launch_i) / half_life), 0 before the launch. Launches are
     spread evenly over two years before the end. The stored exposure is that at the end of the log.
@@ -186,12 +188,13 @@ def trends(
     sizes = np.maximum(1, rng.poisson(interactions_per_user * rng.gamma(4, 1 / 4, users)))
     user = np.repeat(np.arange(users), sizes)
     arrival = rng.random(users) * (days - 200) + 60
-    time = arrival[user] + rng.random(len(user)) * 140  # each user is there for 140 days
+    time = arrival[user] + rng.random(len(user)) * 140  # a user is active for 140 days
     chosen = np.empty(len(user), dtype=np.int64)
     step = max(1, CELLS // items)
     for start in range(0, len(user), step):
         here = slice(start, start + step)
         relevance = _relevance(tastes[user[here]], traits, appeal)
+        # Gumbel-max: the largest of log-weights with Gumbel noise is a draw by weight
         weights = np.log(relevance) + _attention(exposure, launch, time[here, None], half_life)
         chosen[here] = np.argmax(weights + rng.gumbel(size=weights.shape), axis=1)
     order = np.argsort(time, kind="stable")
@@ -270,7 +273,7 @@ def _draw_all(
     sizes: NDArray[np.int64],
     rng: np.random.Generator,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """(row, item) pairs, sizes[row] distinct items for each row of tastes, some rows at a time."""
+    """sizes[row] distinct items for each row of tastes, as (row, item); some rows at a time."""
     step = max(1, CELLS // len(traits))
     chunks = []
     for start in range(0, len(tastes), step):
@@ -307,7 +310,7 @@ GENERATORS: dict[str, Callable[..., SyntheticMarket]] = {
     "synthetic-baskets": baskets,
     "synthetic-trends": trends,
 }
-LARGE: dict[str, Callable[..., Interactions]] = {"synthetic-large": large_log}  # no truth beside it
+LARGE: dict[str, Callable[..., Interactions]] = {"synthetic-large": large_log}  # without a truth
 
 
 def is_synthetic(source: str) -> bool:

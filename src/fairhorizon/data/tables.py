@@ -1,6 +1,6 @@
-"""A text, Parquet or JSON lines file as a frame of columns, and which column holds what.
+"""A text, Parquet or JSON lines file as a frame of columns, and which of them holds what.
 
-Every row knows its line in the file, so that errors can name it.
+Errors name the file and, of a text file, the line.
 """
 
 import codecs
@@ -85,12 +85,13 @@ def _only_member(raw: bytes, path: Path) -> tuple[bytes, str]:
 
 
 def decode(raw: bytes, path: Path, encoding: str, option: str) -> str:
-    """The text of the bytes; a byte order mark counts for more than the encoding.
+    """The text of the bytes; a byte order mark overrules the encoding.
 
     An error names the line of the first invalid byte, and `option`, which sets the encoding.
     """
     marked = next((name for mark, name in MARKS if raw.startswith(mark)), encoding)
     try:
+        # an unknown encoding is refused even where a byte order mark makes it needless
         "".encode(encoding)
         text = raw.decode(marked)
     except LookupError:
@@ -117,7 +118,7 @@ def decode(raw: bytes, path: Path, encoding: str, option: str) -> str:
     return text
 
 
-# Parquet files; of a log only the columns that are asked for are read.
+# Parquet files, of which only the columns that are asked for are read.
 
 
 SUFFIXES = (".parquet", ".pq")
@@ -128,7 +129,7 @@ Found = TypeVar("Found")
 
 @dataclass(frozen=True, eq=False)
 class ParquetColumns:
-    """A file as a frame whose columns are read when they are asked for."""
+    """A Parquet file as a frame, each column of which is read when it is asked for."""
 
     path: Path
     columns: list[str]
@@ -137,7 +138,7 @@ class ParquetColumns:
 
     @classmethod
     def from_file(cls, path: Path) -> "ParquetColumns | None":
-        """None if it is no Parquet file, by its suffix, or a packed one."""
+        """The columns of a file; None if its suffix is not Parquet's, or if it is packed."""
         try:
             with path.open("rb") as file:
                 is_plain = path.suffix.lower() in SUFFIXES and file.read(len(MAGIC)) == MAGIC
@@ -160,7 +161,7 @@ class ParquetColumns:
         return self.rows
 
     def __getitem__(self, name: str | Sequence[str]) -> "pl.Series | Self":
-        """One column; several are not read before they are asked for one by one."""
+        """One column; for several names the file itself, as they are read one by one."""
         if not isinstance(name, str):
             return self
         scan = pl.scan_parquet(self.path, glob=False)
@@ -168,12 +169,12 @@ class ParquetColumns:
         return column if self.kept is None else column.filter(self.kept)
 
     def filter(self, kept: NDArray[np.bool_]) -> "ParquetColumns":
-        """With some of the rows alone."""
+        """The same columns with those rows where `kept` (rows,) is true."""
         return replace(self, rows=int(kept.sum()), kept=kept)
 
 
 def parquet_frame(path: Path, raw: bytes) -> pl.DataFrame:
-    """The frame of bytes, which may have been packed in the file."""
+    """A frame from the unpacked bytes of a Parquet file."""
     frame = _checked(path, lambda: pl.read_parquet(io.BytesIO(raw)))
     _refuse_empty(path, len(frame))
     return frame
@@ -182,6 +183,7 @@ def parquet_frame(path: Path, raw: bytes) -> pl.DataFrame:
 def _checked(path: Path, read: Callable[[], Found]) -> Found:
     try:
         return read()
+    # a damaged file can make polars panic, which is no subclass of its errors
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError):
         raise DataError(
             "is not a Parquet file or is damaged", file=path, remedy="write the file again"
@@ -193,12 +195,12 @@ def _refuse_empty(path: Path, rows: int) -> None:
         raise DataError("there are no rows", file=path, remedy="give rows of user and item")
 
 
-# Files of all kinds.
+# Text files and JSON lines.
 
 
 SEPARATORS = ("\t", "::", ",", ";", "|")
 OF_SUFFIX = {".csv": ",", ".tsv": "\t", ".inter": "\t", ".item": "\t", ".data": "\t", ".dat": "::"}
-HEAD, HEAD_LINES = 100_000, 100  # characters of text of which the first so many lines are its head
+HEAD, HEAD_LINES = 100_000, 100  # the head of a text: so many characters, and lines of these
 UNIT = "\x1f"  # ASCII unit separator, stands in for separators of several characters
 TYPED = re.compile(r"(.+):(?:token|float)(?:_seq)?")  # RecBole: user_id:token
 
@@ -224,15 +226,19 @@ def read_table(
 ) -> Table:
     """Read any supported file, also inside gzip or zip.
 
-    `names` are columns by which a header is recognised, `option` is the prefix of option names in
-    messages. Of `head` only some of the first rows are wanted.
+    names: columns by which a header is recognised.
+    header: whether the first line has names; None: detected.
+    separator: of cells; None: detected.
+    encoding: of a text file.
+    option: the prefix of option names in messages, such as "list-".
+    head: read some of the first rows only.
     """
     path = Path(path)
     raw, suffix = read_content(path)
     if suffix in SUFFIXES:
         return Table(parquet_frame(path, raw), Origin(path), header=True)
     text = decode(raw, path, encoding, option=f"--{option}encoding").rstrip("\r\n")
-    del raw  # large logs need the place
+    del raw  # else a large log is in memory twice
     if head:
         text = _first_lines(text)
     if suffix in (".jsonl", ".ndjson"):
@@ -241,14 +247,16 @@ def read_table(
         raise DataError("the file is empty", file=path, remedy="give rows of user and item")
     first = text.lstrip("\r\n").split("\n", 1)[0]
     chosen = separator or _separator(first, suffix)
+    # MovieLens' and RecBole's formats have no quotes: there a quotation mark is part of the text
     quoted = '"' in text and chosen != "::" and suffix != ".inter"
+    # polars and csv take separators of one character only
     if len(chosen) > 1:
         text, chosen = text.replace(chosen, UNIT), UNIT
     return _text_table(text, path, chosen, quoted, header, names)
 
 
 def _first_lines(text: str) -> str:
-    """Some lines, unless a quoted cell goes on after them."""
+    """The first lines of a text; the whole text if a quoted cell goes on after them."""
     first = "\n".join(text[:HEAD].split("\n")[:HEAD_LINES]) if len(text) > HEAD else text
     return text if first.count('"') % 2 else first
 
@@ -295,6 +303,7 @@ def _text_table(
     header: bool | None,
     names: Collection[str],
 ) -> Table:
+    # a fast reader for files as they mostly are; what it does not take is read row by row
     plain = "\r" not in text.replace("\r\n", "\n") and separator not in '\r\n "'
     bulk = _bulk(text, separator, quoted) if plain else None
     rows, lines = (bulk, None) if bulk is not None else _one_by_one(text, path, separator, quoted)
@@ -318,7 +327,7 @@ def _text_table(
 
 
 def _bulk(text: str, separator: str, quoted: bool) -> pl.DataFrame | None:
-    """All rows at once if every line is a row, none of them short, long or blank; else None."""
+    """All rows at once; None unless every line is a row, none of them short, long or blank."""
     first, content = text.split("\n", 1)[0], text.encode()
     try:
         width = len(first.split(separator))
@@ -335,12 +344,12 @@ def _bulk(text: str, separator: str, quoted: bool) -> pl.DataFrame | None:
         )
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, csv.Error, ValueError):
         return None
-    # A short row has no last cell, a blank line no cell at all.
+    # polars fills short rows and blank lines with nulls, so that their last cell is missing
     return None if not quoted and rows[:, -1].null_count() else rows
 
 
 def _lines_are_rows(content: bytes, separator: str, width: int) -> bool:
-    """Whether every line has so many cells, each without quotes or within a pair of them."""
+    """Whether every line has `width` cells, each without quotes or within a pair of them."""
     lines = pl.read_csv(
         io.BytesIO(content),
         has_header=False,
@@ -357,7 +366,7 @@ def _lines_are_rows(content: bytes, separator: str, width: int) -> bool:
 def _one_by_one(
     text: str, path: Path, separator: str, quoted: bool
 ) -> tuple[pl.DataFrame, NDArray[np.int64]]:
-    """All rows and their lines, row by row: supports quotes and locates errors."""
+    """All rows with their lines, one by one: for quoted line breaks, and to locate errors."""
     rows: list[list[str]] = []
     lines: list[int] = []
     start = 1
@@ -394,7 +403,7 @@ def _one_by_one(
 
 
 def _is_header(cells: Sequence[str], names: Collection[str]) -> bool:
-    """A header contains one of the given names, or no number at all."""
+    """Whether a first line is a header: it has one of the given names, or no number at all."""
     return not set(names).isdisjoint(cells) or not any(map(_looks_numeric, cells))
 
 
@@ -407,7 +416,7 @@ def _looks_numeric(cell: str) -> bool:
 
 
 def _named(cells: list[str], path: Path) -> list[str]:
-    """Column names without RecBole's types; a column without a name is called by its position."""
+    """Names of columns without RecBole's types; one without a name is called by its position."""
     typed = [TYPED.fullmatch(cell) for cell in cells]
     if all(typed):
         cells = [match[1] for match in typed if match]
@@ -420,7 +429,7 @@ def _named(cells: list[str], path: Path) -> list[str]:
     return names
 
 
-# Which column holds what: given, or found by its usual name.
+# Which column holds what: named by the caller, or found by a usual name.
 
 
 # Compared in lower case without "_", "-" and blanks.
@@ -459,9 +468,12 @@ def find_columns(
     *,
     option: str = "",
 ) -> dict[str, str | None]:
-    """The column for each role: the wanted one, else by usual name or, without header, position.
+    """The column of each role: the wanted one, else one with a usual name; None: there is none.
 
-    User and item are required; `option` is the prefix of option names in messages.
+    wanted: by role the name or position of its column; None: not given. User and item must be
+        found.
+    positions: by role the column in a file without a header.
+    option: the prefix of option names in messages.
     """
     found = {role: _find(role, name, table, positions.get(role)) for role, name in wanted.items()}
     for role in ("user", "item"):
@@ -527,7 +539,7 @@ def _find(role: str, wanted: str | int | None, table: Table, position: int | Non
 
 
 def column_named(wanted: str | int, table: Table, roles: Collection[str | None] = ()) -> str:
-    """The column that is wanted; `roles` are columns that are used for something else."""
+    """The name of a column, given by name or position; `roles` are columns with another use."""
     columns = table.frame.columns
     if isinstance(wanted, int) and 0 <= wanted < len(columns):
         return columns[wanted]
@@ -539,7 +551,7 @@ def column_named(wanted: str | int, table: Table, roles: Collection[str | None] 
 
 
 def is_usual_name(name: str, role: str) -> bool:
-    """Whether a column of this name is found for the role, such as the user."""
+    """Whether a column of this name would be found for the role, such as "user"."""
     return _spelling(name) in USUAL_NAMES[role]
 
 
@@ -548,7 +560,7 @@ def _spelling(name: str) -> str:
 
 
 def columns_of(path: str | Path, *, encoding: str = UTF_8, **how: Any) -> list[str]:
-    """The names of the columns of a file; none of a file without a header."""
+    """The names of the columns of a file; empty for a file without a header."""
     lazy = ParquetColumns.from_file(Path(path))
     if lazy is not None:
         return lazy.columns

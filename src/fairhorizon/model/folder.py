@@ -307,7 +307,7 @@ def log_frame(log: Interactions) -> pl.DataFrame:
         "item": _ids(log.item_ids[rows.items]),
     }
     optional = {
-        "rating": None if log.ratings is None else log.ratings[rows.like],
+        "rating": None if log.ratings is None else log.ratings[rows.log_row],
         "time": rows.times,
         "weight": rows.weights,
         "last_time": log.last_times if log.weights is None else None,

@@ -78,7 +78,7 @@ class ObservedRows:
         # a log without weights keeps one row per user and item, with the time of the last one. That
         # later row comes back here, so that merging treats it as loading would have done
         again = _taken_again(log) if log.weights is None else np.empty(0, dtype=np.int64)
-        rows = np.append(before.like, again)
+        rows = np.append(before.log_row, again)
         users, items = (
             [*ids[codes[rows]].tolist(), *more]
             for ids, codes, more in (
