@@ -127,7 +127,7 @@ class Interactions:
         return np.bincount(self.users, minlength=self.n_users).astype(np.int64)
 
     def by_user(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """indptr (n_users + 1,), items (n,): user u took items[indptr[u]:indptr[u + 1]], in order."""
+        """indptr (n_users + 1,), items (n,): user u took items[indptr[u]:indptr[u + 1]] in turn."""
         indptr = np.concatenate([[0], np.cumsum(self.user_counts())]).astype(np.int64)
         return indptr, self.items[np.argsort(self.users, kind="stable")]
 

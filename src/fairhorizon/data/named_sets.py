@@ -122,7 +122,7 @@ def _from_package(named: NamedSet) -> bytes:
                 text=True,
                 errors="replace",
                 timeout=PIP_TIMEOUT,
-                # pip leaves its temporary files behind if it is interrupted: they go with the folder
+                # if pip is interrupted, its temporary files go with the folder
                 env=os.environ | {"TMPDIR": folder},
             )
         except (OSError, subprocess.TimeoutExpired) as error:

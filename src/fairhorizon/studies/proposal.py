@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from fairhorizon.data.columns import Origin, to_times
 from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.loading import is_named, load, load_items
-from fairhorizon.data.log_files import ReaderOptions, first_file, who_is_served
+from fairhorizon.data.log_files import ReaderOptions, first_file, user_or_session
 from fairhorizon.data.splits import split
 from fairhorizon.data.tables import Table, log_columns, read_table
 from fairhorizon.errors import DataError
@@ -107,7 +107,7 @@ def propose(
 def _found(table: Table, reading: ReaderOptions) -> dict[str, str | None]:
     """The columns by role; those who are served are a session where one was named."""
     session, weight = reading.get("session"), reading.get("weight")
-    who = who_is_served(reading.get("user"), session)
+    who = user_or_session(reading.get("user"), session)
     found = log_columns(table, who, reading.get("item"), reading.get("rating"), reading.get("time"))
     if session is not None:
         found = {"session": found.pop("user"), **found}
