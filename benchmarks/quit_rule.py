@@ -31,7 +31,7 @@ from fairhorizon.allocation.steps import OnlineControl
 from fairhorizon.data.loading import load
 from fairhorizon.datasets import DataSpec
 from fairhorizon.evaluation.long_term import LongRun, LongRunSettings
-from fairhorizon.evaluation.run_records import choosing_users
+from fairhorizon.evaluation.run_records import practice_users
 from fairhorizon.fcpo.model import Fcpo
 from fairhorizon.files import write_json
 from fairhorizon.limits.counts import Counts, Exposure
@@ -135,9 +135,9 @@ class World:
 
     def served_by(self, server: OnlineRecommender, users: UserModel) -> Figures:
         """Of a run by a server that the command line does not know."""
-        choosing = choosing_users(users.n_users)  # they count in no figure of the others either
+        practice = practice_users(users.n_users)  # they count in no figure of the others either
         settings, exposure = self.study.settings, Exposure(self.counts)
-        run = LongRun(server, users, exposure, settings, choosing=choosing)
+        run = LongRun(server, users, exposure, settings, practice=practice)
         row: Mapping[str, float] = {}
         while not run.finished:
             row = run.step()
@@ -252,7 +252,8 @@ def chosen(rival: Rival, candidates: Candidates) -> dict[str, PpoSettings]:
 REFERENCES = ("fcpo:long", "stack+control", "stack")
 WITHOUT_HORIZON = "fcpo:long, gamma_r=0"
 QUICK: Mapping[str, Mapping[str, Any]] = {
-    "fcpo": {"rounds": 1, "adapt": False, "rehearsals": 1},
+    "fcpo": {"rounds": 1, "adapt": False, "looking_ahead": {"rehearsals": 1}},
+    "likes": {"rehearsals": 1},
     "stack": {"adapt": False},
 }
 KINDS = 6  # of the items of the small market

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from fairhorizon.fcpo.retention.replay import GAMMA, FittedRetention, ReplayedUsers, learned_from
-from fairhorizon.fcpo.retention.state import ResponseHistory
+from fairhorizon.recommenders.responses import ResponseHistory
 from fairhorizon.simulation.tabular import Moment, TabularWorld, myopic, play, seeing_patience
 from shared import parse
 

@@ -14,13 +14,21 @@ from polars.testing import assert_frame_equal
 
 from fairhorizon.datasets import DataSpec
 from fairhorizon.evaluation.long_term import LongRunSettings
-from fairhorizon.evaluation.run_records import by_activity, choosing_users
+from fairhorizon.evaluation.run_records import by_activity, practice_users
+from fairhorizon.fcpo.retention.model import RetentionModel
 from fairhorizon.fcpo.retention.policy import BOUND
 from fairhorizon.methods import Method
+from fairhorizon.recommenders.likes import LikeModel
 from fairhorizon.report.long_term import can_leave, staying_grid
 from fairhorizon.simulation.churn import ChurnConfig
 from fairhorizon.simulation.simulated import SimulationConfig
-from fairhorizon.studies.long_term import LongStudy, NamedMethod, RunLimits, UserSource
+from fairhorizon.studies.long_term import (
+    LongStudy,
+    NamedMethod,
+    RunLimits,
+    UserSource,
+    learner_of,
+)
 from fairhorizon.studies.study import Study
 from fairhorizon.vocabulary import Retrain
 
@@ -29,8 +37,8 @@ SMALL: dict[str, Any] = {
     "fcpo": {
         **{"rounds": 1, "horizon": 5, "history": 3, "adapt": False},
         **{"warm_start": ["ease"], "actor_hidden": [4, 4], "critic_hidden": [4, 4]},
-        **{"rehearsals": 1, "list_length": 1},
-        "looking_ahead": {**{"hidden": [4, 4], "critic_iterations": 8, "rounds": 3}},
+        "list_length": 1,
+        "looking_ahead": {"hidden": [4, 4], "critic_iterations": 8, "rounds": 3, "rehearsals": 1},
     },
 }
 MOODS = ChurnConfig(patience=3, like_adds=2)
@@ -71,7 +79,7 @@ def test_likes_and_who_is_there_are_in_record_and_table(tmp_path: Path) -> None:
         notes = json.loads(own["notes"][-1])
         thirds = [notes[f"here of {name}"] for name in ("light", "medium", "heavy")]
         assert np.average(thirds, weights=counted_thirds()) == pytest.approx(here[-1])
-        assert notes["likes of choosing"] >= 0
+        assert notes["practice likes"] >= 0
     assert can_leave(steps)
     grid = staying_grid(steps)
     assert grid.headings == [
@@ -80,8 +88,8 @@ def test_likes_and_who_is_there_are_in_record_and_table(tmp_path: Path) -> None:
     record = long_study.task(chosen[0], 0).record()
     found = record.of_users("likes")
     assert found is not None
-    counted = ~choosing_users(80).numpy()
-    assert counted.sum() == 72
+    counted = ~practice_users(80).numpy()
+    assert counted.sum() == 54
     assert found[counted].mean() == pytest.approx(
         steps.filter(pl.col("method") == "ease")["likes"][-1]
     )
@@ -90,7 +98,7 @@ def test_likes_and_who_is_there_are_in_record_and_table(tmp_path: Path) -> None:
 def counted_thirds() -> list[int]:
     """Light, medium and heavy users without those by whom settings are chosen."""
     groups = by_activity(torch.from_numpy(make(Path()).study.dataset().split.train.user_counts()))
-    return [int((inside & ~choosing_users(80)).sum()) for inside in groups.values()]
+    return [int((inside & ~practice_users(80)).sum()) for inside in groups.values()]
 
 
 def test_activity_has_three_equal_parts() -> None:
@@ -112,10 +120,40 @@ def test_a_policy_with_a_horizon_rehearses_and_goes_on_where_it_was(tmp_path: Pa
     stopped.run(chosen, [0], resume=True)
     steps = [one.steps(chosen, [0]).drop("seconds", "notes") for one in (whole, stopped)]
     assert_frame_equal(*steps, check_exact=True)
-    (file,) = (tmp_path / "a" / "models").glob("retention-*.safetensors")
+    (file,) = (tmp_path / "a" / "models").glob("rehearsed-*.safetensors")
     assert file.stat().st_size > 0
     notes = json.loads(whole.steps(chosen, [0])["notes"][-1])
     assert 0 < notes["worth of a like"] < math.exp(2 * BOUND)
+    assert steps[0]["limited_rate"][-1] <= 0.3 + 1e-9
+
+
+@pytest.mark.parametrize("method", ["ease+likes", "fcpo:long"])
+def test_who_rehearses_is_in_no_figure(tmp_path: Path, method: str) -> None:
+    long_study, (chosen,) = make(tmp_path), named(method)
+    run, _ = long_study.task(chosen, 0)._begin()
+    learner = learner_of(run.recommender)
+    if isinstance(learner, LikeModel):
+        users, stays = len(learner.responses.stay), learner.responses.stay
+    else:
+        assert isinstance(learner, RetentionModel)
+        users, stays = len(learner.here), learner.standing.stay
+    assert users == practice_users(80).sum() == 26
+    assert stays.max() == 12  # all steps of a rehearsal
+    row = run.step()
+    assert len(run.state.users) == 80  # the run that counts serves everybody
+    counted = ~practice_users(80)
+    assert row["likes"] == pytest.approx(float(run.likes_of_users()[counted].double().mean()))
+
+
+def test_chances_of_a_like_go_on_where_they_were(tmp_path: Path) -> None:
+    chosen = named("ease+likes")
+    whole, stopped = make(tmp_path / "a", steps=24), make(tmp_path / "b", steps=24)
+    whole.run(chosen, [0])
+    with pytest.raises(KeyboardInterrupt):
+        stopped.run(chosen, [0], meanwhile=stop_after(0))
+    stopped.run(chosen, [0], resume=True)
+    steps = [one.steps(chosen, [0]).drop("seconds", "run") for one in (whole, stopped)]
+    assert_frame_equal(*steps, check_exact=True)
     assert steps[0]["limited_rate"][-1] <= 0.3 + 1e-9
 
 
@@ -179,11 +217,3 @@ def test_exploration_is_noise_on_values_with_propensities(tmp_path: Path) -> Non
     means = [note["mean propensity"] for note in notes]
     assert all(1 / 60 < mean < 0.9 for mean in means)
     assert noisy_study.steps(chosen, [0])["limited_rate"][-1] <= 0.3 + 1e-9
-
-
-def test_rehearsals_may_be_in_another_world() -> None:
-    simulation = SimulationConfig(churn=MOODS)
-    other = simulation.with_patience(5)
-    assert other.churn is not None
-    assert (other.churn.patience, other.churn.like_adds) == (5, 2)
-    assert simulation.with_patience(None) == simulation

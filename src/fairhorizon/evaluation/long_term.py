@@ -78,7 +78,8 @@ class LongRun:
     settings: without them 400 steps of one item, as in the paper.
     limits: further ones, whose excess is recorded whether or not the recommender keeps them.
     user_groups: (n_users,) bool each; of users who can leave, who is there is recorded by group.
-    choosing: (n_users,) bool, users whose likes and presence are for choosing settings only.
+    practice: (n_users,) bool, users whose likes and presence are for choosing settings only.
+    served: (b,) codes of the users who are served, for runs before the one that counts; None: all.
     """
 
     def __init__(
@@ -89,11 +90,14 @@ class LongRun:
         settings: LongRunSettings | None = None,
         limits: Sequence[StepLimit] = (),
         user_groups: Mapping[str, Tensor] | None = None,
-        choosing: Tensor | None = None,
+        practice: Tensor | None = None,
+        served: Tensor | None = None,
     ) -> None:
         self.recommender, self.exposure, self.limits = recommender, exposure, tuple(limits)
         self.settings = settings or LongRunSettings()
-        self.state, self.audience = users.begin(torch.arange(users.n_users))
+        self.state, self.audience = users.begin(
+            torch.arange(users.n_users) if served is None else served
+        )
         check_table(*self.state.blocked_sets.shape)
         self.steps = 0  # taken
         known = self.state.queue.shape[1]
@@ -109,8 +113,8 @@ class LongRun:
             self._seen, self.state = self.state.blocked_sets, offered_again(self.state, after)
             if self.audience.answers_anew:
                 self._period = after * self.settings.list_length
-        self._accuracy = Accuracy(users.n_users, self._period)
-        self._staying = Staying(users.n_users, user_groups, choosing)
+        self._accuracy = Accuracy(len(self.state.users), self._period)
+        self._staying = Staying(len(self.state.users), user_groups, practice)
         self._limit = LimitRecord(self.settings.alpha_prime, self.settings.warm_up)
 
     @property

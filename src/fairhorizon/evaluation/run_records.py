@@ -75,25 +75,26 @@ class Staying:
     """Counts by user; all who were there at the start are counted, also after they have left.
 
     groups: (n_users,) bool of groups of users, whose presence is recorded apart.
-    choosing: (n_users,) bool, users by whom settings are chosen: they count in no other figure.
+    practice: (n_users,) bool, users for rehearsals and for choosing settings: they count in no
+        other figure.
     """
 
     def __init__(
         self,
         n_users: int,
         groups: Mapping[str, Tensor] | None = None,
-        choosing: Tensor | None = None,
+        practice: Tensor | None = None,
     ) -> None:
         self.likes = torch.zeros(n_users, dtype=torch.int64)
         self.showings = torch.zeros_like(self.likes)
-        self.choosing = torch.zeros(n_users, dtype=torch.bool) if choosing is None else choosing
-        counted = {name: inside & ~self.choosing for name, inside in (groups or {}).items()}
+        self.practice = torch.zeros(n_users, dtype=torch.bool) if practice is None else practice
+        counted = {name: inside & ~self.practice for name, inside in (groups or {}).items()}
         self.groups = {name: inside for name, inside in counted.items() if inside.any()}
 
     def add(self, lists: Tensor, hits: Tensor, here: Tensor | None) -> dict[str, float]:
         """likes, showings: per user since the run began; here: the share still there after them.
 
-        `likes of choosing`: of those who are not in these figures.
+        `practice likes`: of those who are not in these figures.
         """
         self.likes += hits.sum(1).cpu()
         self.showings += (lists >= 0).sum(1).cpu()
@@ -102,9 +103,9 @@ class Staying:
             f"here of {name}": float(present[inside].double().mean())
             for name, inside in self.groups.items()
         }
-        if self.choosing.any():
-            own["likes of choosing"] = float(self.likes[self.choosing].double().mean())
-        counted = ~self.choosing
+        if self.practice.any():
+            own["practice likes"] = float(self.likes[self.practice].double().mean())
+        counted = ~self.practice
         return {
             "likes": float(self.likes[counted].double().mean()),
             "showings": float(self.showings[counted].double().mean()),
@@ -126,11 +127,12 @@ def by_activity(counts: Tensor) -> dict[str, Tensor]:
     return {name: third == n for n, name in enumerate(("light", "medium", "heavy"))}
 
 
-def choosing_users(n_users: int) -> Tensor:
-    """(n_users,) bool: a tenth of the users, always the same, for choosing settings."""
+def practice_users(n_users: int) -> Tensor:
+    """(n_users,) bool: a third of the users, always the same, for rehearsals and for choosing
+    settings; they count in no figure that is reported."""
     drawn = torch.randperm(n_users, generator=torch.Generator().manual_seed(0))
     chosen = torch.zeros(n_users, dtype=torch.bool)
-    chosen[drawn[: n_users // 10]] = True
+    chosen[drawn[: n_users // 3]] = True
     return chosen
 
 

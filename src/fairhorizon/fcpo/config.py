@@ -29,9 +29,8 @@ class RetentionConfig(Settings):
     leap: bool = False
     """Whether the actor is fitted to what critics say of a like before the rounds of CPO, where
     those of other users confirm that it is better."""
-    rehearsal_patience: Annotated[float | None, Field(ge=2)] = None
-    """Patience of the users of rehearsals, where a policy is to be trained in another world than
-    the one it serves in; None: that of the users it serves."""
+    rehearsals: Annotated[int, Field(ge=0)] = 4
+    """Recorded runs among simulated users that it learns from before its own."""
     presence: Annotated[float, Field(ge=0)] = 0.3
     """What it is worth that a user is still there to be shown something, in likes per step; 0:
     likes alone count."""
@@ -91,8 +90,6 @@ class FcpoConfig(MemberSettings):
     value: Literal["score", "long"] = "score"
     """What the long run makes as much of as it can: the policy's scores, or the likes that a user
     will give now and, discounted by gamma_r, later (long): for users who can leave."""
-    rehearsals: Annotated[int, Field(ge=0)] = 4
-    """Recorded runs among simulated users that value=long learns from before its own."""
     looking_ahead: RetentionConfig = RetentionConfig()
     """How value=long learns what a like is worth."""
     warm_start: tuple[str, ...] = ("ridge", "ease:recent", "itemknn:recent", "popularity")

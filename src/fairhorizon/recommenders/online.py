@@ -59,6 +59,25 @@ class OnlineRecommender(Interface):
         """Go on from `tensors` of another server of the same kind, users being in `state`."""
 
 
+class ResponseLearner(Interface):
+    """What a recommender learns from recorded responses; it can rehearse before a run."""
+
+    kinds: Tensor | None  # (n_items, kinds) the part that each kind has in an item, where known
+
+    @property
+    def rehearsals(self) -> int:
+        """Recorded runs among simulated users that it is to learn from before the run."""
+
+    def learn(self) -> None:
+        """From all runs recorded so far."""
+
+    def tensors(self) -> dict[str, Tensor]:
+        """What was learned, and the record."""
+
+    def restore(self, tensors: dict[str, Tensor]) -> None:
+        """Go on from `tensors` of another one."""
+
+
 class Retraining:
     """Collects what users like; due after `round_length` items were shown to each."""
 

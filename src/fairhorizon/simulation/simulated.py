@@ -42,13 +42,6 @@ class SimulationConfig(Settings):
         """In JSON, without what is not set: runs from before there was such a setting keep keys."""
         return self.model_dump(mode="json", exclude_none=True)
 
-    def with_patience(self, patience: float | None) -> "SimulationConfig":
-        """The same users with another patience; None: as they are."""
-        if patience is None or self.churn is None:
-            return self
-        churn = self.churn.model_copy(update={"patience": patience})
-        return self.model_copy(update={"churn": churn})
-
 
 @dataclass(frozen=True, eq=False)
 class TasteSpread:

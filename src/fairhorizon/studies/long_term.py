@@ -24,9 +24,8 @@ from fairhorizon.data.synthetic import market_of
 from fairhorizon.datasets import DataSpec, bound_limits, item_attribute, key_of
 from fairhorizon.errors import ConfigError, ModelError, NoColumnError
 from fairhorizon.evaluation.long_term import LongRun, LongRunSettings
-from fairhorizon.evaluation.run_records import by_activity, choosing_users
+from fairhorizon.evaluation.run_records import by_activity, practice_users
 from fairhorizon.fcpo.online import OnlineFcpo
-from fairhorizon.fcpo.retention.model import RetentionModel
 from fairhorizon.files import write_json
 from fairhorizon.histories import check_table
 from fairhorizon.limits.counts import Exposure
@@ -38,6 +37,8 @@ from fairhorizon.methods import RECOMMENDERS, Method, longest_first
 from fairhorizon.metrics.shares import ROUNDING
 from fairhorizon.parallel.engine import HERE, TaskEngine
 from fairhorizon.recommenders.base import Recommender
+from fairhorizon.recommenders.online import OnlineRecommender, ResponseLearner
+from fairhorizon.recommenders.ranked.controlled import OnlineControlled
 from fairhorizon.simulation.churn import KINDS, ChurnConfig, calibrated_like_adds
 from fairhorizon.simulation.feedback import UserModel, evaluation_scenario
 from fairhorizon.simulation.response import ResponseConfig, ResponseModel, fit_response
@@ -58,7 +59,7 @@ from fairhorizon.studies.study import ModelTask, Study, Task, fingerprint
 from fairhorizon.vocabulary import Labels, Retrain, Scope
 
 REMEDY = "run the same command with --resume to continue"
-PRETRAINED = "retention"  # kind of file: what a policy learned in rehearsals
+REHEARSED = "rehearsed"  # kind of file: what was learned in rehearsals
 SEEDS_APART = 1000  # seeds of rehearsals are so far from those of runs, and from each other
 RESPONSE = "response"  # the kind of file that a response model is kept in
 MEASURE = Method("stack")  # whoever serves users when their patience is calibrated,
@@ -545,8 +546,7 @@ class LongTask:
         study, dataset = self.long_study.study, self.long_study.study.dataset()
         model, _ = Task(study, (self.named.method,), self.seed).trained(dataset)
         run = self._run(model, self.seed, self.long_study.simulation)
-        if isinstance(run.recommender, OnlineFcpo) and run.recommender.retention is not None:
-            self._rehearse(model, run.recommender, run.recommender.retention)
+        self._rehearse(model, run.recommender)
         return run, [*model.remarks_]
 
     def _run(
@@ -555,9 +555,12 @@ class LongTask:
         seed: int,
         simulation: SimulationConfig | None,
         *,
-        learn: bool = True,
+        rehearsal: bool = False,
     ) -> LongRun:
-        """A run of the model before its first step; the seed is of users and server."""
+        """A run of the model before its first step; the seed is of users and server.
+
+        A rehearsal serves the users for practice alone, and nothing is learned before its end.
+        """
         long_study, method = self.long_study, self.named.method
         study, settings, dataset = long_study.study, long_study.settings, long_study.study.dataset()
         further = long_study.limits.steps(study.data, study.cache_dir, settings)
@@ -567,7 +570,7 @@ class LongTask:
             list_length=settings.list_length,
             round_length=long_study.round_length,
             retrain_on=dataset.split if long_study.retrains(method) else None,
-            learn=learn and model.capabilities.learns,
+            learn=not rehearsal and model.capabilities.learns,
             seed=self.seed,
             kinds=long_study.kinds_for(model),
         )
@@ -576,36 +579,53 @@ class LongTask:
         grouping = None if fixed is None else lambda _: fixed.copy()
         exposure = Exposure(dataset.split.train.item_counts(), grouping, settings.lag)
         activity = by_activity(torch.from_numpy(dataset.split.train.user_counts()))
+        practice = practice_users(users.n_users)
+        if rehearsal:
+            served = practice.nonzero().squeeze(1)
+            return LongRun(server, users, exposure, settings, further, served=served)
         can_leave = simulation is not None and simulation.churn is not None
-        choosing = choosing_users(users.n_users) if can_leave else None
-        return LongRun(server, users, exposure, settings, further, activity, choosing)
+        return LongRun(
+            server, users, exposure, settings, further, activity, practice if can_leave else None
+        )
 
-    def _rehearse(self, model: Recommender, server: OnlineFcpo, retention: RetentionModel) -> None:
-        """Let a policy with a horizon learn from recorded runs before the run that counts.
+    def _rehearse(self, model: Recommender, server: OnlineRecommender) -> None:
+        """Let a method that learns from responses do so before the run that counts.
 
-        They are of the same simulated users and under the same limits, with other answers, each
-        served by what was learned in those before. What is learned is how answers foretell other
-        answers and departures; it knows no user and no item by name. Users of a log would be the
-        test itself.
+        Rehearsals are recorded runs among simulated users under the same limits, each served by
+        what was learned in those before. Their users are for practice and count in no figure, and
+        what is learned knows no user and no item by name. Users of a log would be the test itself.
         """
-        long_study = self.long_study
-        if long_study.simulation is None:
+        learner, simulation = learner_of(server), self.long_study.simulation
+        if simulation is None or learner is None:
             return
-        patience = server.config.looking_ahead.rehearsal_patience
-        simulation = long_study.simulation.with_patience(patience)
-        retention.kinds = long_study.user_source().kinds(simulation.churn)
-        file = long_study.study.folder / "models" / f"retention-{self.record().name}.safetensors"
+        kinds = self.long_study.user_source().kinds(simulation.churn)
+        learner.kinds = kinds
+        folder = self.long_study.study.folder / "models"
+        file = folder / f"rehearsed-{self.record().name}.safetensors"
         try:
-            retention.restore(load_model(file, PRETRAINED)[0])
+            learner.restore(load_model(file, REHEARSED)[0])
             return
         except ModelError:
             pass  # not learned yet
-        for number in range(1, server.config.rehearsals + 1):
-            seed = self.seed + SEEDS_APART * number
-            run = self._run(model, seed, simulation, learn=False)
-            assert isinstance(run.recommender, OnlineFcpo)
-            run.recommender.retention = retention
+        for number in range(1, learner.rehearsals + 1):
+            run = self._run(model, self.seed + SEEDS_APART * number, simulation, rehearsal=True)
+            own = learner_of(run.recommender)
+            assert own is not None
+            own.kinds = kinds
+            if number > 1:
+                own.restore(learner.tensors())
             while not run.finished:
                 run.step()
-            retention.learn()
-        save_model(file, PRETRAINED, retention.tensors(), {"runs": len(retention.runs)})
+            own.learn()
+            learner.restore(own.tensors())
+        save_model(file, REHEARSED, learner.tensors(), {"rehearsals": learner.rehearsals})
+
+
+def learner_of(server: OnlineRecommender) -> ResponseLearner | None:
+    """What learns from responses in a method that does."""
+    match server:
+        case OnlineFcpo():
+            return server.retention
+        case OnlineControlled():
+            return server.likes
+    return None

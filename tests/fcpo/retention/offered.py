@@ -17,7 +17,6 @@ def steps_of(worth: torch.Tensor, states: torch.Tensor) -> OfferedSteps:
     return OfferedSteps(
         states,
         chances,
-        torch.zeros(n, 2),
         shown.float(),
         moments,
         torch.ones(n),

@@ -6,10 +6,8 @@ import torch
 from fairhorizon.fcpo.retention.critics import (
     AnswerCourse,
     ContinuationCritics,
-    by_kind,
     returns_after,
 )
-from fairhorizon.fcpo.retention.state import KIND_FEATURES
 
 
 def course(*, ended: bool = True) -> AnswerCourse:
@@ -56,25 +54,6 @@ def test_means_after_answers_are_learned() -> None:
     found = after(states[states[:, 0].argsort()][[0, -1]])
     expected = torch.tensor([[1.5, 2.0], [0.5, 2.0]])
     assert (found - expected).abs().max() < 0.1
-
-
-class Says(torch.nn.Module):
-    """A critic that says so much per showing of a kind, after none and after a like."""
-
-    def __init__(self, none: float, like: float) -> None:
-        super().__init__()
-        self.slopes = torch.tensor([none, like])
-
-    def forward(self, states: torch.Tensor) -> torch.Tensor:
-        return 5.0 + states[..., -1:] * self.slopes
-
-
-def test_of_a_kind_only_what_both_halves_say_is_believed() -> None:
-    halves = torch.nn.ModuleList([Says(-1.0, 2.0), Says(-3.0, -2.0)])
-    of_kinds = torch.zeros(2, KIND_FEATURES)
-    of_kinds[1, -1] = 2.0
-    # after none both say less, by 2 and by 6: 2 is believed; after a like they disagree
-    assert by_kind(halves, torch.zeros(2, 3), of_kinds).tolist() == [[0, 0], [-2, 0]]
 
 
 @pytest.mark.parametrize("lam", [1.0, 0.5])

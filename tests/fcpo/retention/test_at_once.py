@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fairhorizon.fcpo.retention.state import ResponseHistory, see_many
+from fairhorizon.recommenders.responses import ResponseHistory, see_many
 
 
 @pytest.mark.parametrize("width", [1, 3, 20])

@@ -20,7 +20,7 @@ from fairhorizon.fcpo.retention.replay import (
     best_open,
     learned_from,
 )
-from fairhorizon.fcpo.retention.state import MOODS, USER_FEATURES, ResponseHistory
+from fairhorizon.recommenders.responses import ITEM_FEATURES, MOODS, USER_FEATURES, ResponseHistory
 
 pytestmark = pytest.mark.slow
 
@@ -83,7 +83,7 @@ def test_the_last_state_has_all_answers_and_who_left_has_nothing_to_come() -> No
         *([True, True, True], [True, True, False], [True, False, False], [False] * 3)
     ]
     assert [step.stays.tolist() for step in run[:2]] == [[True] * 3, [True, False, True]]
-    retention.chances.weights = torch.zeros(USER_FEATURES + 3)
+    retention.chances.weights = torch.zeros(USER_FEATURES + ITEM_FEATURES)
     states = [typed_states(run, retention.chances)]
     (course,) = Recordings([run], states, retention.chances, GAMMA, 1.0, 0.0, 1).courses(
         of_limit=False

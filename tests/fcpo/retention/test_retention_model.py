@@ -4,20 +4,16 @@ import pytest
 import torch
 
 from fairhorizon.fcpo.config import RetentionConfig
-from fairhorizon.fcpo.retention.critics import (
-    LEAST_SLOPE,
-    LikeProbabilities,
-    Shown,
-    has_both_offers,
-    spent,
-)
+from fairhorizon.fcpo.retention.critics import has_both_offers, spent
 from fairhorizon.fcpo.retention.model import RetentionModel
-from fairhorizon.fcpo.retention.state import (
-    KIND_FEATURES,
+from fairhorizon.recommenders.responses import (
     LAST,
+    LEAST_SLOPE,
     MOODS,
     USER_FEATURES,
+    LikeProbabilities,
     ResponseHistory,
+    Shown,
 )
 
 
@@ -47,7 +43,7 @@ def shown_by(weights: list[float], n: int = 60_000, seed: int = 0) -> Shown:
 
 
 def test_chances_are_those_that_answers_were_drawn_by() -> None:
-    truth = [-1.5, 0.4, 0.8, 0.0, -0.2, 0.6, 0.5, -0.3]
+    truth = [-1.5, 0.4, 0.8, 0.0, -0.2, 0.6, 0.5, -0.3, 0.2, 0.0]
     chances = LikeProbabilities()
     chances.fit(shown_by(truth))
     assert (chances.weights - torch.tensor(truth)).abs().max() < 0.05
@@ -60,7 +56,7 @@ def test_chances_are_those_that_answers_were_drawn_by() -> None:
 
 def test_an_item_that_is_preferred_is_never_less_likely() -> None:
     chances = LikeProbabilities()
-    chances.fit(shown_by([-1.0, 0.3, 0.0, 0.0, 0.0, -0.7, 0.2, 0.0], n=5000))
+    chances.fit(shown_by([-1.0, 0.3, 0.0, 0.0, 0.0, -0.7, 0.2, 0.0, 0.1, 0.0], n=5000))
     assert chances.weights[USER_FEATURES] == pytest.approx(LEAST_SLOPE)
     assert chances.weights[0] == pytest.approx(-1.0, abs=0.2)
 
@@ -101,7 +97,7 @@ def test_a_value_is_the_chance_times_what_a_like_is_worth() -> None:
     assert float(worth[here].mean()) == pytest.approx(1, rel=1e-5)
     assert 0 < here.sum() < len(here)
     assert worth.max() > 1.05 * worth.min()
-    states = torch.cat([retention.states(items), torch.zeros(60, KIND_FEATURES)], dim=1)
+    states = retention.states(items)
     none, like = sum(critics(states) / 2 for critics in retention.likes).unbind(1)
     assert torch.allclose(retention.gains(items), 0.9 * (like - none).clamp(min=0))
     retention.gamma = 0.0
@@ -117,7 +113,7 @@ def test_offers_are_the_best_of_both_sides_after_charges() -> None:
     lists, here = torch.full((20, 1), 3), torch.ones(20, dtype=torch.bool)
     retention.note(items, lists, torch.zeros(20, 1, dtype=torch.bool), here, charges)
     step = retention.runs[-1][-1]
-    assert step.offers[0].tolist() == [[1.0, 1.0, 0.0], [1.5, 0.0, 0.0]]
+    assert step.offers[0].tolist() == [[1.0, 1.0, 0, 0, 0], [1.5, 0.0, 0, 0, 0]]
     assert has_both_offers(step).all()
     first = retention.runs[-1][0]  # there was one item alone
     assert not has_both_offers(first).any()

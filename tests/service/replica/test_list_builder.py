@@ -9,7 +9,7 @@ import torch
 
 from fairhorizon.allocation.guard import GuardedList
 from fairhorizon.fcpo.retention.replay import FittedRetention
-from fairhorizon.fcpo.retention.state import ResponseHistory
+from fairhorizon.recommenders.responses import ResponseHistory
 from fairhorizon.service.replica.list_builder import UserHistories, explored, standing_now
 from fairhorizon.service.store.feedback import MOST_SHOWN
 

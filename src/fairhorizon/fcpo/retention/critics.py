@@ -1,4 +1,4 @@
-"""What is estimated from recorded answers: the chance of a like, and what is to come after one."""
+"""What is to come after a like and after none, estimated from recorded responses."""
 
 from dataclasses import dataclass, fields, replace
 
@@ -6,69 +6,6 @@ import torch
 from torch import Tensor, nn
 
 from fairhorizon.fcpo.networks import Critic
-from fairhorizon.fcpo.retention.state import KIND_FEATURES, USER_FEATURES
-
-# ---- The chance of a like, calibrated on answers -------------------------------------------------
-#     P(u likes i) = sigmoid(v . x_u + w s_ui + g 1[i in G0] - l lately_ui),    w > 0
-#
-# So within a group the order of the policy's scores stays, and chances of users can be compared.
-
-L2 = 1.0  # weight of the penalty, in units of one answer
-LEAST_SLOPE = 0.02  # of the score: an item that the policy prefers is never less likely
-NEWTON_STEPS = 30
-OF_ITEMS = ("score", "in_group", "lately")
-
-
-@dataclass(frozen=True)
-class Shown:
-    """Items that were shown, one row each, and the answers."""
-
-    of_users: Tensor  # (n, USER_FEATURES)
-    of_items: Tensor  # (n, 3): score, in G0, showings of the kind lately
-    liked: Tensor  # (n,) bool
-
-
-class LikeProbabilities:
-    """Weights of the features; before the first fit there are none."""
-
-    def __init__(self) -> None:
-        self.weights = torch.zeros(0)
-
-    @property
-    def is_fitted(self) -> bool:
-        return len(self.weights) > 0
-
-    def fit(self, shown: Shown) -> None:
-        """Maximum likelihood with a small penalty, by Newton's method."""
-        x = torch.cat([shown.of_users, shown.of_items], dim=1).double()
-        y, slope = shown.liked.double(), USER_FEATURES
-        weights = _newton(x, y)
-        if weights[slope] < LEAST_SLOPE:  # the others, given that slope
-            rest = [n for n in range(x.shape[1]) if n != slope]
-            weights[rest] = _newton(x[:, rest], y, LEAST_SLOPE * x[:, slope])
-            weights[slope] = LEAST_SLOPE
-        self.weights = weights.float()
-
-    def of(self, of_users: Tensor, score: Tensor, in_group: Tensor, lately: Tensor) -> Tensor:
-        """(b, n) chances; score: (b, n), the other two of a shape that fits to it."""
-        user, (w, group, sated) = self.weights[:USER_FEATURES], self.weights[USER_FEATURES:]
-        logits = (of_users @ user)[:, None] + group * in_group + sated * lately
-        return torch.sigmoid(torch.addcmul(logits, score, w.expand(1, 1)))
-
-
-def _newton(x: Tensor, y: Tensor, offset: Tensor | float = 0.0) -> Tensor:
-    """Minimise  -log likelihood + L2/2 |w|^2  with logits x w + offset."""
-    w = torch.zeros(x.shape[1], dtype=x.dtype)
-    penalty = L2 * torch.eye(x.shape[1], dtype=x.dtype)
-    for _ in range(NEWTON_STEPS):
-        p = torch.sigmoid(x @ w + offset)
-        gradient = x.T @ (p - y) + penalty @ w
-        step = torch.linalg.solve((x * (p * (1 - p))[:, None]).T @ x + penalty, gradient)
-        w = w - step
-        if step.abs().max() < 1e-8:
-            break
-    return w
-
 
 # ---- What was known, offered and answered in the steps of a run ----------------------------------
 GROUP, REST = 0, 1  # the two offers of a step: the best item of the limited group, and of the rest
@@ -79,11 +16,10 @@ class AnsweredStep:
     """One step of all users: what was known before it, and what came of it."""
 
     of_users: Tensor  # (b, USER_FEATURES)
-    of_items: Tensor  # (b, 3) of the first item shown
+    of_items: Tensor  # (b, ITEM_FEATURES) of the first item shown
     states: Tensor  # (b, MOODS + 1)
-    of_kinds: Tensor  # (b, KIND_FEATURES) of the first item shown
-    offers: Tensor  # (b, 2, 3) of_items of the two offers; a score of -inf: there is none
-    offer_kinds: Tensor  # (b, 2, KIND_FEATURES)
+    of_kind: Tensor  # (b, REMEMBERED) of the last showings and this one, those of its kind
+    offers: Tensor  # (b, 2, ITEM_FEATURES) of the two offers; a score of -inf: there is none
     shown: Tensor  # (b,) bool
     liked: Tensor  # (b,) bool
     stays: Tensor  # (b,) bool: still there after it
@@ -122,7 +58,7 @@ def spent(step: AnsweredStep, share: float) -> Tensor:
 
 def has_both_offers(step: AnsweredStep) -> Tensor:
     """(b,) whether there was an item of either side."""
-    score, in_group, _ = step.offers.unbind(2)
+    score, in_group = step.offers[:, :, 0], step.offers[:, :, 1]
     sides = (in_group[:, GROUP] > 0) & (in_group[:, REST] == 0)
     return sides & (score > -torch.inf).all(1)
 
@@ -247,40 +183,20 @@ class ContinuationCritics(nn.Module):
 @torch.no_grad()
 def gains(both: nn.ModuleList, states: Tensor, gamma: float) -> Tensor:
     """(n,) gamma (W_1 - W_0), at least 0, in states (n, size): what a like is worth beyond itself,
-    by critics of both halves, after a kind that was not shown lately."""
-    none, like = _of_no_kind(both, states).mean(0).unbind(1)
-    return gamma * (like - none).clamp(min=0)
+    by critics of both halves."""
+    return more_after_a_like(both, states, gamma).mean(0).clamp(min=0)
 
 
 @torch.no_grad()
 def more_after_a_like(both: nn.ModuleList, states: Tensor, gamma: float) -> Tensor:
     """(halves, n) gamma (W_1 - W_0) in states (n, size), by the critics of each half."""
-    none, like = _of_no_kind(both, states).unbind(2)
+    none, like = torch.stack([critics(states) for critics in both]).unbind(2)
     return gamma * (like - none)
-
-
-def _of_no_kind(both: nn.ModuleList, states: Tensor) -> Tensor:
-    """(halves, n, 2) what is to come, after a kind that was not shown lately."""
-    fresh = torch.cat([states, states.new_zeros(len(states), KIND_FEATURES)], dim=1)
-    return torch.stack([critics(fresh) for critics in both])
 
 
 def usual_worth(gained: Tensor) -> float:
     """What a like is worth in the mean over users, itself and beyond."""
     return 1 + float(gained.mean()) if len(gained) else 1.0
-
-
-def by_kind(both: nn.ModuleList, states: Tensor, of_kinds: Tensor) -> Tensor:
-    """(..., 2) what is to come after an item of a kind, less that after a kind not shown lately.
-
-    Only as far as the critics of all halves of the users agree: the least that any of them says,
-    and nothing where some say more and others less. Noise of a half is not believed.
-    """
-    known, fresh = (torch.cat([states, of], -1) for of in (of_kinds, torch.zeros_like(of_kinds)))
-    changes = torch.stack([critics(known) - critics(fresh) for critics in both])
-    least: Tensor = changes.abs().amin(0)
-    agreed = changes.sign().mean(0)
-    return least * agreed * (agreed.abs() == 1)
 
 
 def returns_after(run: AnswerCourse, values: Tensor, gamma: float, lam: float) -> Tensor:

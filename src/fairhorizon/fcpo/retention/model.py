@@ -1,11 +1,12 @@
 """The value of showing an item to a user who can leave: the likes that it brings, now and later.
 
-    value(u, i) = worth(s_u) P(u likes i) + what is to come by the kind of i
+    value(u, i) = worth(s_u) P(u likes i) - loss 1[i would bore u]
 
 worth(s) is learned by CPO (policy.py) from recorded runs: by critics of the likes to come after a
 like and after none, and of what they will cost of the limit (critics.py). The control takes one
 price off the value of items in the limited group. In likes of the moment that is price / worth(s):
-the group is cheap for those whom a like keeps, and dear for those who would stay anyway.
+the group is cheap for those whom a like keeps, and dear for those who would stay anyway. What bores
+users is learned from who left (boredom.py).
 """
 
 from dataclasses import dataclass, replace
@@ -14,25 +15,30 @@ import torch
 from torch import Tensor, nn
 
 from fairhorizon.fcpo.config import RetentionConfig
+from fairhorizon.fcpo.retention.boredom import Boredom
 from fairhorizon.fcpo.retention.critics import (
     GROUP,
     AnswerCourse,
     AnsweredStep,
     ContinuationCritics,
-    LikeProbabilities,
     Run,
-    Shown,
-    by_kind,
     gains,
     has_both_offers,
     more_after_a_like,
     restored,
+    returns_after,
     spent,
     stored,
     usual_worth,
 )
 from fairhorizon.fcpo.retention.policy import HALVES, OfferedSteps, WorthActor, improve
-from fairhorizon.fcpo.retention.state import KIND_FEATURES, MOODS, CategoryExposure, ResponseHistory
+from fairhorizon.recommenders.responses import (
+    MOODS,
+    CategoryExposure,
+    LikeProbabilities,
+    ResponseHistory,
+    Shown,
+)
 from fairhorizon.storage import below
 
 
@@ -60,22 +66,20 @@ class Recordings:
     def _course(self, number: int, *, of_limit: bool) -> AnswerCourse:
         run, states = self.runs[number], self.states[number]
         ended = number < len(self.runs) - self.going_on
-        shown, liked, stays, kinds = (
+        shown, liked, stays = (
             torch.stack([getattr(step, name) for step in run])
-            for name in ("shown", "liked", "stays", "of_kinds")
+            for name in ("shown", "liked", "stays")
         )
         chances = torch.stack([self._chance(step, step.of_items[:, None])[:, 0] for step in run])
         chances = torch.where(shown, chances, states[:, :, MOODS])  # of what could be shown
         signal, expected = (liked + self.presence) * shown, chances + self.presence
         if of_limit:
             signal = expected = torch.stack([spent(step, self.share) for step in run])
-        known = torch.cat([states, kinds], dim=2)
-        return AnswerCourse(known, chances, signal, expected, shown, liked, stays, ended)
+        return AnswerCourse(states, chances, signal, expected, shown, liked, stays, ended)
 
     def _chance(self, step: AnsweredStep, of_items: Tensor) -> Tensor:
-        """(b, C) of a like, by the present estimate, of items (b, C, 3) of a recorded step."""
-        score, group, lately = of_items.unbind(2)
-        return self.chances.of(step.of_users, score, group, lately)
+        """(b, C) of a like, by the present estimate, of items (b, C, ITEM_FEATURES) of a step."""
+        return self.chances.of_recorded(step.of_users, of_items)
 
     @torch.no_grad()
     def offered(self, likes: nn.ModuleList, costs: nn.ModuleList) -> OfferedSteps | None:
@@ -85,7 +89,7 @@ class Recordings:
             for t, (step, own) in enumerate(zip(run, self.states[number], strict=True)):
                 rows = (has_both_offers(step) & step.shown).nonzero().squeeze(1)
                 chances = self._chance(step, step.offers)[rows]
-                known = BinaryChoices(own[rows], step.offer_kinds[rows], chances, self.gamma)
+                known = BinaryChoices(own[rows], chances, self.gamma)
                 advantages = known.advantages(likes, costs)
                 usual = usual_worth(gains(likes, own[rows], self.gamma))
                 more = [more_after_a_like(both, own[rows], self.gamma) for both in (likes, costs)]
@@ -93,7 +97,6 @@ class Recordings:
                     [
                         own[rows],
                         chances,
-                        known.by_kind(likes) / usual,
                         step.of_items[rows, 1],
                         torch.full((len(rows),), len(parts)),
                         torch.full((len(rows),), usual),
@@ -105,8 +108,8 @@ class Recordings:
         joined = [torch.cat(part) for part in zip(*parts, strict=True)]
         if not len(joined[0]):
             return None
-        joined[6] = joined[6].movedim(0, 2)  # advantages
-        joined[8] = joined[8].movedim(0, 2)  # after a like
+        joined[5] = joined[5].movedim(0, 2)  # advantages
+        joined[7] = joined[7].movedim(0, 2)  # after a like
         return OfferedSteps(*joined)
 
 
@@ -115,7 +118,6 @@ class BinaryChoices:
     """Two offers in each of n states."""
 
     states: Tensor  # (n, size)
-    of_kinds: Tensor  # (n, 2, KIND_FEATURES)
     chances: Tensor  # (n, 2)
     gamma: float
 
@@ -124,19 +126,13 @@ class BinaryChoices:
         in_group = torch.zeros_like(self.chances)
         in_group[:, GROUP] = 1.0
         now = torch.stack([self.chances, in_group], dim=1)
-        later = [self._to_come(both, self.of_kinds) for both in (likes, costs)]
+        later = [self._to_come(both) for both in (likes, costs)]
         return now[:, None] + torch.stack(later, dim=2)
 
-    def by_kind(self, likes: nn.ModuleList) -> Tensor:
-        """(n, 2) what is to come by the kinds of the offers, against kinds not shown lately."""
-        states = self.states[:, None].expand(-1, 2, -1)
-        none, like = by_kind(likes, states, self.of_kinds).unbind(2)
-        return self.gamma * torch.addcmul(none, self.chances, like - none)
-
-    def _to_come(self, both: nn.ModuleList, of_kinds: Tensor) -> Tensor:
+    def _to_come(self, both: nn.ModuleList) -> Tensor:
         """(n, halves, 2) discounted, by the critics of either half."""
-        at = torch.cat([self.states[:, None].expand(-1, 2, -1), of_kinds], dim=2)
-        none, like = torch.stack([critics(at) for critics in both], dim=1).unbind(3)
+        found = torch.stack([critics(self.states) for critics in both], dim=1)
+        none, like = found[:, :, None].unbind(3)
         return self.gamma * torch.addcmul(none, self.chances[:, None], like - none)
 
 
@@ -145,8 +141,7 @@ def typed_states(run: Run, chances: LikeProbabilities) -> Tensor:
     states = torch.stack([step.states for step in run])
     for step, own in zip(run, states, strict=True):
         if not own[:, MOODS].any():
-            score, group, lately = step.of_items.T[:, :, None]
-            own[:, MOODS:] = chances.of(step.of_users, score, group, lately)
+            own[:, MOODS:] = chances.of_recorded(step.of_users, step.of_items[:, None])
     return states
 
 
@@ -158,15 +153,8 @@ class ValuedItems:
     scores: Tensor  # (b, n_items), -inf for what is not open
     in_group: Tensor  # (n_items,) 1 for items of the limited group, else 0
     of_users: Tensor  # (b, USER_FEATURES)
-    lately: Tensor  # (b, n_items) or (1, 1): showings of an item's kinds
     best_chance: Tensor  # (b,) that the best item open is liked; 0 before anything was learned
     values: Tensor  # (b, n_items)
-
-    def of_items(self, items: Tensor) -> Tensor:
-        """(b, C, 3) of items (b, C): score, in the group, showings of the kind lately."""
-        lately = self.lately.expand(self.scores.shape)
-        parts = [self.scores.gather(1, items), self.in_group[items], lately.gather(1, items)]
-        return torch.stack(parts, dim=2)
 
     def best_of_both(self, charged: Tensor) -> Tensor:
         """(b, 2) the best item of the group, and of the rest, less what was charged (n_items,)."""
@@ -206,13 +194,15 @@ class RetentionModel:
         self.chances = LikeProbabilities()
         self.likes, self.costs = self._critics(), self._critics()  # of each half of the users
         self.actor = WorthActor(STATES, self.settings.hidden, seed)
+        self.boredom: Boredom | None = None
+        self.staying = 0.0  # what is to come from somebody who stays, in likes of usual worth
         self.runs: list[Run] = []  # earlier ones, and the present one
         self.learned_from = 0  # answers
 
     def _critics(self) -> nn.ModuleList:
         iterations = self.settings.critic_iterations
         return nn.ModuleList(
-            ContinuationCritics(STATES + KIND_FEATURES, seed=self.seed, iterations=iterations)
+            ContinuationCritics(STATES, seed=self.seed, iterations=iterations)
             for _ in range(HALVES)
         )
 
@@ -230,16 +220,16 @@ class RetentionModel:
         Values are the scores themselves before anything was learned.
         """
         scores, group = scores.cpu(), in_group.cpu().float()
-        of_users, lately = self.standing.of_users(), self.shown_kinds.sated()
-        unknown = torch.zeros(len(scores))
-        items = ValuedItems(scores, group, of_users, lately, unknown, values=scores)
+        of_users, unknown = self.standing.of_users(), torch.zeros(len(scores))
+        items = ValuedItems(scores, group, of_users, unknown, values=scores)
         if not self.chances.is_fitted:
             return items
-        chances = self.chances.of(of_users, scores, group, lately)
+        tiring = self.shown_kinds.tiring(self.chances.of_fades)
+        chances = self.chances.of(of_users, scores, group, tiring)
         items = replace(items, best_chance=chances.amax(1))
         values = chances * self.worth(items)[:, None]
-        if self.shown_kinds.are_known and self.gamma and self.actor.spread.any():
-            values = values + self._by_kind(items, chances)
+        if self.boredom is not None:
+            values = values - self._boring(self.boredom)
         return replace(items, values=torch.where(scores > -torch.inf, values, scores))
 
     def worth(self, items: ValuedItems) -> Tensor:
@@ -259,15 +249,12 @@ class RetentionModel:
             return torch.zeros(len(items.best_chance))
         return gains(self.likes, self.states(items), self.gamma)
 
-    def _by_kind(self, items: ValuedItems, chances: Tensor) -> Tensor:
-        """(b, n_items) how what is to come differs from that after a kind not shown lately, in
-        likes of usual worth."""
-        of_kinds = self.shown_kinds.features()  # (b, kinds, KIND_FEATURES)
-        states = self.states(items)[:, None].expand(-1, of_kinds.shape[1], -1)
-        changes = by_kind(self.likes, states, of_kinds)
-        none, like = changes[:, self.shown_kinds.main].unbind(2)
-        to_come = self.gamma * torch.addcmul(none, chances, like - none)
-        return to_come / usual_worth(self.gains(items)[self.here])
+    def _boring(self, rule: Boredom) -> Tensor:
+        """(b, n_items) what items lose that would bore the user."""
+        above = self.shown_kinds.counts_by_kind(rule.window) > rule.most  # (b, kinds)
+        main = self.shown_kinds.main
+        boring = above[:, main.clamp(min=0)] & (main >= 0)
+        return self.staying * rule.leaving * boring
 
     def states(self, items: ValuedItems) -> Tensor:
         """(b, STATES) of the users now, with the chance of the best item that was open."""
@@ -293,11 +280,10 @@ class RetentionModel:
         self.runs[-1].append(
             AnsweredStep(
                 items.of_users,
-                items.of_items(at[:, None])[:, 0].masked_fill(~shown[:, None], 0.0),
+                self._features(items, at[:, None])[:, 0].masked_fill(~shown[:, None], 0.0),
                 self.states(items),
-                self.shown_kinds.of_items(at[:, None])[:, 0],
-                items.of_items(offers),
-                self.shown_kinds.of_items(offers),
+                self.shown_kinds.counts(at),
+                self._features(items, offers),
                 shown,
                 hits[:, 0],
                 self.here,
@@ -305,6 +291,15 @@ class RetentionModel:
         )
         self.standing.see(lists, hits)
         self.shown_kinds.see(lists)
+
+    def _features(self, items: ValuedItems, at: Tensor) -> Tensor:
+        """(b, C, ITEM_FEATURES) of items (b, C)."""
+        own = torch.stack([items.scores.gather(1, at), items.in_group[at]], dim=2)
+        return torch.cat([own, self.shown_kinds.of_items(at)], dim=2)
+
+    @property
+    def rehearsals(self) -> int:
+        return self.settings.rehearsals
 
     @property
     def has_news(self) -> bool:
@@ -343,12 +338,29 @@ class RetentionModel:
                 assert isinstance(critics, ContinuationCritics)
                 own_users = [course.of_half(half, HALVES) for course in courses]
                 critics.learn(own_users, self.gamma)
+        self._learn_boredom(back)
         offered = back.latest(LATEST_RUNS).offered(self.likes, self.costs)
         if offered is not None:
             improve(self.actor, offered, self.share, self.settings, self.generator)
 
+    def _learn_boredom(self, back: Recordings) -> None:
+        steps = [step for run in back.runs for step in run]
+        of_kind, stays = (
+            torch.cat([getattr(step, name)[step.shown] for step in steps])
+            for name in ("of_kind", "stays")
+        )
+        self.boredom = Boredom.from_showings(of_kind, ~stays)
+        if self.boredom is None:
+            return
+        after = []
+        for run in back.courses(of_limit=False):
+            came = returns_after(run, torch.zeros_like(run.chances), self.gamma, lam=1.0)
+            after.append(came[run.shown & run.stays])
+        self.staying = self.gamma * float(torch.cat(after).mean())
+
     def tensors(self) -> dict[str, Tensor]:
         """What was learned, the records, and the responses of the users of the present run."""
+        rule = self.boredom
         parts = {
             "likes": self.likes.state_dict(),
             "costs": self.costs.state_dict(),
@@ -362,6 +374,8 @@ class RetentionModel:
             "generator": self.generator.get_state(),
             "here": self.here,
             "learned_from": torch.tensor(self.learned_from),
+            "boredom": torch.tensor([] if rule is None else [rule.most, rule.window, rule.leaving]),
+            "staying": torch.tensor(self.staying),
         }
         everything = {**stored(self.runs), **named, **own}
         return {name: tensor.detach().clone() for name, tensor in everything.items()}
@@ -373,6 +387,9 @@ class RetentionModel:
         self.generator.set_state(tensors["generator"])
         self.here = tensors["here"].clone()
         self.learned_from = int(tensors["learned_from"])
+        rule = tensors["boredom"].tolist()
+        self.boredom = Boredom(int(rule[0]), int(rule[1]), rule[2]) if rule else None
+        self.staying = float(tensors["staying"])
         users = len(self.here)
         self.standing = ResponseHistory(torch.zeros(users))
         self.standing.restore(below("standing.", tensors))

@@ -89,12 +89,11 @@ class WorthActor(nn.Module):
 
 # ---- Recorded steps with two offers, and what a policy that chooses between them brings ----------
 # In a step the policy chooses between two offers, the best item of the group and the best of the
-# rest, by  softmax((worth(s) p + kind - price 1[i in G0]) / temperature).  p is the chance of a
-# like, `kind` what is to come by the kind of the item. The price is the control's, and so a part of
-# the environment: one for the group in every step, such that the step spends what it spent.
-# Showings cannot be saved for another step, and a worth that is larger for everybody changes
-# nothing: it is 1 in the mean over the users of a step. What both offers bring is known by the
-# critics, so that surrogates are sums over both:
+# rest, by  softmax((worth(s) p - price 1[i in G0]) / temperature).  p is the chance of a like. The
+# price is the control's, and so a part of the environment: one for the group in every step, such
+# that the step spends what it spent. Showings cannot be saved for another step, and a worth that is
+# larger for everybody changes nothing: it is 1 in the mean over the users of a step. What both
+# offers bring is known by the critics, so that surrogates are sums over both:
 #
 #     A(s, i)   = p + gamma (p W_1 + (1 - p) W_0) - price A_c(s, i)
 #     A_c(s, i) = 1[i in G0] + gamma (p C_1 + (1 - p) C_0)
@@ -119,7 +118,6 @@ class OfferedSteps:
 
     states: Tensor  # (n, size)
     chances: Tensor  # (n, 2) of a like
-    kinds: Tensor  # (n, 2) what is to come by the kind of an offer, in likes of usual worth
     shown: Tensor  # (n,) 1 where an item of the group was shown, else 0
     moments: Tensor  # (n,) number of the step of the run
     usual: Tensor  # (n,) worth of a like in the mean over the users of the step, in likes
@@ -131,7 +129,7 @@ class OfferedSteps:
     def some(self, generator: torch.Generator) -> "OfferedSteps":
         """At most MOST_STEPS of them."""
         rows = torch.randperm(len(self.states), generator=generator)[:MOST_STEPS]
-        rowwise = ("states", "chances", "kinds", "shown", "moments", "usual", "weights")
+        rowwise = ("states", "chances", "shown", "moments", "usual", "weights")
         some = {name: getattr(self, name)[rows] for name in rowwise}
         for name in ("advantages", "after_like"):
             some[name] = getattr(self, name)[:, :, rows]
@@ -147,7 +145,7 @@ class OfferedSteps:
     def values(self, outputs: Tensor) -> Tensor:
         """(n, 2) of the offers before the price, by the actor's outputs (n, 1)."""
         worth = outputs[:, 0] / self.mean(outputs[:, 0])
-        return worth[:, None] * self.chances + self.kinds
+        return worth[:, None] * self.chances
 
     def prices(self, leads: Tensor, temperature: float) -> Tensor:
         """(n,) the price of the group in each row's step that spends what was spent there, where

@@ -16,10 +16,10 @@ from fairhorizon.data.response_log import ResponseLog
 from fairhorizon.errors import ConfigError
 from fairhorizon.fcpo.config import RetentionConfig
 from fairhorizon.fcpo.retention.model import RetentionModel
-from fairhorizon.fcpo.retention.state import ResponseHistory
 from fairhorizon.histories import UserItems
 from fairhorizon.ranking import rows_at_once
 from fairhorizon.recommenders.base import Recommender
+from fairhorizon.recommenders.responses import ResponseHistory
 from fairhorizon.simulation.feedback import Scenario
 from fairhorizon.storage import as_bytes, below, load_model, of_bytes, save_model, understood
 

@@ -1,4 +1,6 @@
-"""Step control over the scores of one ranker, `NAME+control`: limits hold at every step.
+"""Step control over the scores of one ranker: limits hold at every step.
+
+`NAME+control` is by scores, `NAME+likes` in a long run by chances of a like (likes.py).
 
 Rules of diversity may be added: kinds of items that a user was shown lately lose, or are closed.
 Maximal marginal relevance (Carbonell & Goldstein, SIGIR 1998) takes off the score of an item what
@@ -27,11 +29,13 @@ from fairhorizon.rankers.ensemble import Ensemble
 from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.recommenders.base import RankedLists, ServingPlan
 from fairhorizon.recommenders.interactive import serve_under_control
+from fairhorizon.recommenders.likes import LikeModel
 from fairhorizon.recommenders.lists.features import EnsembleFeatures, EnsembleItems
 from fairhorizon.recommenders.lists.item_lists import step_limits
 from fairhorizon.recommenders.online import OnlineRanker, Retraining
 from fairhorizon.recommenders.ranked.calibration import FittedRanker
 from fairhorizon.rerank.control import StepControl
+from fairhorizon.rerank.likes import LikesControl
 from fairhorizon.simulation.dynamics import Outcome, State, push_liked
 from fairhorizon.simulation.feedback import Scenario
 from fairhorizon.storage import below
@@ -117,7 +121,8 @@ class OnlineControlled:
 
     What users like changes the scores of a ranker that reads histories at once. With `retraining`
     the ranker is fitted again at the first update after every round. With `diversity` the scores
-    depend on the kinds of items that a user was shown lately.
+    depend on the kinds of items that a user was shown lately. With `likes` values are chances
+    of a like, learned in rehearsals and, with `learn`, while it serves.
     """
 
     def __init__(
@@ -128,12 +133,16 @@ class OnlineControlled:
         list_length: int = 1,
         retraining: Retraining | None = None,
         diversity: DiversityRules | None = None,
+        likes: LikeModel | None = None,
+        learn: bool = True,
     ) -> None:
         if list_length < 1:
             raise ConfigError(f"list_length {list_length} must be at least 1")
         self._online = OnlineRanker(ranker, retraining)
         self.limits, self.control = tuple(limits), OnlineControl(limits)
         self.list_length, self.diversity = list_length, diversity
+        self.likes, self.learns = likes, learn
+        self.run_is_begun = False  # the run of these users, in what `likes` records
         # of the users, once they are served: by the only ranker, whose weight is 1
         self._signals: EnsembleFeatures | None = None
 
@@ -154,6 +163,12 @@ class OnlineControlled:
         if self._signals is None:
             self._signals = self._look(state)
         (values,) = self._signals.values
+        if self.likes is not None:
+            if not self.run_is_begun:
+                self.likes.begin(state.blocked_sets.counts())
+                self.run_is_begun = True
+            scores = values.masked_fill(state.blocked, -torch.inf)
+            values = self.likes.valued(scores, exposure.sensitive)
         slots = [values.masked_fill(state.blocked, -torch.inf)] * self.list_length
         if self.diversity is None:
             return self.control.choose(slots, exposure)
@@ -166,15 +181,19 @@ class OnlineControlled:
         self._online.observe(lists, outcome)
         if self.diversity is not None:
             self.diversity.observe(lists)
+        if self.likes is not None:
+            self.likes.note(lists, outcome.hits)
         rows = (outcome.reward > 0).nonzero().squeeze(1)
         if self.ranker.queue_length and len(rows):
             state = outcome.state
             self._signals.refresh(rows, state.users[rows], state.queue[rows])
 
     def update(self) -> None:
-        """Fit the ranker again where a round is over."""
+        """Fit the ranker again where a round is over, and learn from the responses."""
         if self._online.refit_when_due():
             self._signals = None
+        if self.likes is not None and self.learns:
+            self.likes.learn()
 
     def notes(self) -> dict[str, float]:
         """The price of every limit in the last step."""
@@ -187,6 +206,8 @@ class OnlineControlled:
             parts["signals"] = {"values": self._signals.values[0]}
         if self.diversity is not None:
             parts["diversity"] = self.diversity.tensors()
+        if self.likes is not None:
+            parts["likes"] = self.likes.tensors()
         tensors = {
             f"{part}.{name}": value for part, some in parts.items() for name, value in some.items()
         }
@@ -198,6 +219,9 @@ class OnlineControlled:
         self._online.restore(tensors)
         if self.diversity is not None:
             self.diversity.restore(below("diversity.", tensors))
+        if self.likes is not None:
+            self.likes.restore(below("likes.", tensors))
+            self.run_is_begun = True
         self._signals = None
         if "signals.values" in tensors:
             self._signals = self._look(state)
@@ -250,7 +274,15 @@ class ControlledLists:
             list_length=1 if plan.list_length is None else plan.list_length,
             retraining=plan.retraining(),
             diversity=diversity_of(self.reranker, plan.kinds, self._name),
+            **self._likes(plan),
         )
+
+    def _likes(self, plan: ServingPlan) -> dict[str, Any]:
+        """How an `OnlineControlled` learns chances of a like, if it does."""
+        rules = self.reranker
+        if not isinstance(rules, LikesControl):
+            return {}
+        return {"likes": LikeModel(rules.since_like, rules.rehearsals), "learn": plan.learn}
 
     @property
     def _name(self) -> str:

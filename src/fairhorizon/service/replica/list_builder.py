@@ -16,9 +16,9 @@ from fairhorizon.allocation.candidates import NEVER
 from fairhorizon.allocation.guard import ExposureGuard, GuardedList
 from fairhorizon.errors import FairHorizonError
 from fairhorizon.fcpo.retention.replay import FittedRetention, best_open
-from fairhorizon.fcpo.retention.state import ResponseHistory, see_many
 from fairhorizon.model.serving import RepeatRule, Requests
 from fairhorizon.recommenders.base import ValuedItems
+from fairhorizon.recommenders.responses import ResponseHistory, see_many
 from fairhorizon.service.budget.leases import LeaseBalance
 from fairhorizon.service.replica.snapshot import ServingSnapshot
 from fairhorizon.service.settings import ServiceSettings, Source
