@@ -25,7 +25,7 @@ def test_the_list_has_a_row_per_method(
         "fcpo:strong        preset     @  FCPO with gru4rec, a neural network, among its rankers; "
         "serves any limit." in lines
     )
-    assert len(lines) == 2 + 29 + 2
+    assert len(lines) == 2 + 30 + 2
     assert lines[-1] == "Settings of one method: fairhorizon methods NAME"
 
 
@@ -81,7 +81,7 @@ def test_the_list_as_json(tmp_path: Path) -> None:
     file = tmp_path / "new" / "methods.json"
     assert run(["methods", "--json", str(file)]) == 0
     rows = json.loads(file.read_text())["methods"]
-    assert len(rows) == 29
+    assert len(rows) == 30
     assert rows[21] == {
         "name": "fcpo",
         "kind": "agent",

@@ -29,7 +29,7 @@ def test_every_method_is_listed_once_by_kind() -> None:
     known = ("fast", "strong", "start", "strong-start", "long", "paper")
     presets = [f"fcpo:{name}" for name in known]
     assert kinds[Kind.PRESET] == [f"fcpo:{name}" for name in PRESETS] == presets
-    assert len(NAMES) == len(set(NAMES)) == 13 + 8 + 2 + 6
+    assert len(NAMES) == len(set(NAMES)) == 13 + 9 + 2 + 6
 
 
 def test_a_level_is_for_rerankers_and_fcpo() -> None:
@@ -149,9 +149,15 @@ def test_the_example_sets_what_matters() -> None:
     ("name", "message"),
     [
         ("bogus", "there is no method 'bogus' (there are popularity, mf, "),
-        ("bogus", "control, pmmf, fairco, tfrom, fcpo, lird, fcpo:fast, fcpo:strong, fcpo:start, "),
+        (
+            "bogus",
+            "control, likes, pmmf, fairco, tfrom, fcpo, lird, fcpo:fast, fcpo:strong, fcpo:start, ",
+        ),
         ("bogus", "fcpo:start, fcpo:strong-start, fcpo:long, fcpo:paper)"),
-        ("ease+bogus", "(there are quota, penalty, foe, lists, control, pmmf, fairco, tfrom)"),
+        (
+            "ease+bogus",
+            "(there are quota, penalty, foe, lists, control, likes, pmmf, fairco, tfrom)",
+        ),
         ("fcpo:bogus", "no such preset (there are itemknn:recent, ease:recent, fcpo:fast, "),
         ("fcpo+quota", "only a ranker can be re-ranked"),
         ("ease+quota@0.4", "the level is not needed here (give ease+quota)"),
