@@ -277,7 +277,8 @@ class ModelFolder:
             return None
         if self.has(ITEMS):
             return load_items(self.checked(ITEMS))
-        return load_items(table, encoding=self.data().encoding)
+        data = self.data()
+        return load_items(table, item=data.item, encoding=data.encoding)
 
     def observed(self, log: Interactions) -> pl.DataFrame | None:
         """Rows that were observed after the fit, with the log's names of columns; None: none."""
