@@ -16,6 +16,7 @@ from fairhorizon.errors import ConfigError
 from fairhorizon.files import (
     check_file,
     claimed,
+    locked,
     write_atomically,
     write_json,
     write_text,
@@ -155,6 +156,13 @@ def test_a_file_that_standard_output_goes_to_is_not_cut_off(tmp_path: Path) -> N
     with out.open("wb") as file:
         assert subprocess.run([sys.executable, "-c", program], stdout=file).returncode == 0
     assert out.read_text() == "before\ncontent\nafter\n"
+
+
+def test_two_cannot_work_in_one_folder(tmp_path: Path) -> None:
+    with locked(tmp_path), pytest.raises(ConfigError, match="another process is writing to it"):
+        locked(tmp_path).__enter__()
+    with locked(tmp_path):  # it is free again, and nothing was left in it
+        assert list(tmp_path.iterdir()) == []
 
 
 def test_a_new_file_can_be_for_its_owner_alone(tmp_path: Path) -> None:

@@ -98,7 +98,10 @@ class DataSpec(Settings):
         if bool(self.group_column) != bool(self.sensitive_values):
             raise ConfigError("a group column and its sensitive values go together (give both)")
         if self.item_table is not None and self.group_column is None:
-            raise ConfigError(f"{self.item_table}: which column has the groups? (name it too)")
+            raise ConfigError(
+                f"{self.item_table}: which column has the groups? (name it too, or give a limit "
+                "on one; items that only this table has are served after `fit --all`)"
+            )
         in_log = self.item_table is None and self.group_column not in (None, AREA)
         log = self.read(cache_dir, (self.group_column,) if in_log and self.group_column else ())
         if self.cut == "none":

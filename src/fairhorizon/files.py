@@ -1,6 +1,7 @@
 """Files are written whole or not at all; devices, pipes and standard output are written to."""
 
 import errno
+import fcntl
 import hashlib
 import json
 import os
@@ -160,6 +161,24 @@ def claimed(folder: Path) -> Iterator[None]:
         for path in made:
             with suppress(OSError):  # a folder with something in it stays
                 path.rmdir()
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Refuse a folder that another process works in; the lock ends with the process."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ConfigError(
+                f"{folder}: another process is writing to it (wait for it, or name another folder)"
+            ) from None
+        except OSError:  # a file system without locks
+            pass
+        yield
+    finally:
+        os.close(handle)
 
 
 def check_file(file: Path | None) -> None:

@@ -6,11 +6,14 @@ import pytest
 from fairhorizon.allocation.conflicts import (
     LimitsConflictError,
     Supply,
+    check_before_fit,
     check_together,
     conflicts,
 )
 from fairhorizon.allocation.limit_matrix import GroupRule, LimitMatrix
+from fairhorizon.limits.language import Limit
 from fairhorizon.limits.place_rule import PlaceRule, PlaceWeights
+from fairhorizon.limits.resolved import ResolvedLimit
 
 ITEMS = np.arange(30)
 A, B, TWO = ITEMS < 10, (ITEMS >= 10) & (ITEMS < 20), ITEMS < 2
@@ -79,3 +82,38 @@ def test_limits_that_can_be_kept_are_let_through():
     over = LimitMatrix.from_rules([at_least(0.5, A, "a>=0.5"), at_least(0.51, B, "b>=0.51")], 10)
     with pytest.raises(LimitsConflictError, match=r"a>=0.5 and b>=0.51 cannot be kept together"):
         check_together(over, Supply(np.full(10, 50), np.full(over.n_classes, 500)))
+
+
+def limits_on(*texts: str) -> list[ResolvedLimit]:
+    """Limits on 30 items of the groups A, B, TWO and one without items."""
+    groups = {"a": A, "b": B, "two": TWO, "none": ITEMS < 0}
+    parsed = map(Limit.parse, texts)
+    return [ResolvedLimit(one, groups[one.group.values[0]]) for one in parsed]
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        (["g=a>=0.7", "g=b>=0.6"], r"take at most 0.4 in g=a>=0.7, or at most 0.3 in g=b>=0.6"),
+        (["g=a<=0.4", "g=a>=0.6", "g=b<=0.9"], r"^g=a<=0.4 and g=a>=0.6 cannot be kept together"),
+        (["g=none>=0.05"], r"g=none>=0.05 cannot be kept: no item is in this group"),
+        (["g=a>=0.7;weights=log", "g=b>=0.6;weights=log", "g=a>=0.1"], r"take at most 0.4 in"),
+    ],
+)
+def test_what_lists_of_no_length_can_keep_is_refused_before_a_fit(texts, message):
+    with pytest.raises(LimitsConflictError, match=message):
+        check_before_fit(limits_on(*texts))
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ["g=a>=0.4", "g=b>=0.6"],  # both are kept by lists of five
+        ["g=two>=0.9"],  # kept by lists of two
+        ["g=a>=0.7@1", "g=a<=0.1"],  # kept by lists of ten: first places are one in ten
+        ["g=a<=0.1;scope=list", "g=a>=0.6"],  # one item in every list of one
+        [],
+    ],
+)
+def test_what_lists_of_some_length_can_keep_is_not(texts):
+    check_before_fit(limits_on(*texts))

@@ -256,7 +256,7 @@ def test_a_policy_over_rankers_keeps_the_limit_without_a_round(
     own = ["--set=rounds=0", '--set=warm_start=["popularity"]']
     fairhorizon("fit", *name, data, *own, "--alpha-prime=0.25", f"--out={out}")
     assert capsys.readouterr().out == (
-        f"{out}: fcpo fitted on {data[7:]}: 0 rounds; serves at most 25 %, or any share asked for\n"
+        f"{out}: fcpo fitted on {data[7:]}: 0 rounds; can make lists under any limits\n"
     )
     for mode in ("one-shot", "interactive"):
         for k, allowed in ((3, 22), (6, 45)):  # of 30 users x k items; all like popular ones best

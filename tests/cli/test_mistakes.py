@@ -38,6 +38,7 @@ def place(tmp_path: Path, fitted: Path, monkeypatch: pytest.MonkeyPatch) -> Path
         "time.csv": b"user,item,timestamp\na,x,1\nb,y,soon\n",
         "last.csv": b"user,item,timestamp\na,x,1\nb,y,2\n",
         "table.csv": b"item,kind\n1,A\n",
+        "kinds.csv": b"item,kind\nx,A\ny,B\nz,B\n",
     }
     for name, content in files.items():
         (tmp_path / name).write_bytes(content)
@@ -154,6 +155,15 @@ def test_a_wrong_command_line_exits_with_2(
         (
             f"{FIT} --group-column kind --sensitive A --item-table gone.csv",
             ["gone.csv: there is no such file (check the path)"],
+        ),
+        (
+            "fit ease+lists --data last.csv --all --limit kind=A>=0.6 --limit kind=A<=0.4 "
+            "--item-table kinds.csv --out b",
+            ["kind=A>=0.6 and kind=A<=0.4 cannot be kept together (take at most 0.4 in kind"],
+        ),
+        (
+            "fit ease+lists --data last.csv --all --limit new>=0.05 --out b",
+            ["new>=0.05 cannot be kept: no item is in this group (leave the limit out)"],
         ),
         (f"{FIT} --out a", ["a: already exists (continue with --resume, or name another --out)"]),
         (f"{FIT} --out empty.csv", ["empty.csv: already exists"]),

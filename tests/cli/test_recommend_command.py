@@ -284,3 +284,17 @@ def test_ids_that_a_spreadsheet_would_run(shop: Path, tmp_path: Path) -> None:
     assert any("=2+3" in items for items in plain.values())
     assert safe["'@u1"] == ["'=2+3" if item == "=2+3" else item for item in plain["@u1"]]
     assert "u2" in safe
+
+
+def test_a_table_that_calls_the_item_as_the_log_does_has_further_items(tmp_path: Path) -> None:
+    rows = [(f"u{n % 6}", f"s{n * 7 % 12}", n) for n in range(40)]
+    log = pl.DataFrame(rows, schema=["buyer", "Artikel/SKU", "time"], orient="row")
+    log.write_csv(tmp_path / "log.csv")
+    items = [f"s{code}" for code in range(14)]  # the last two are not in the log
+    pl.DataFrame({"Artikel/SKU": items}).write_csv(tmp_path / "items.csv")
+    about = f"--data {tmp_path / 'log.csv'} --user buyer --item Artikel/SKU"
+    table = f"--item-table {tmp_path / 'items.csv'} --limit new>=0.1"
+    fairhorizon(f"fit ease+lists {about} {table} --all --out {tmp_path / 'run'}")
+    fairhorizon(f"recommend {tmp_path / 'run'} --k 5 --out {tmp_path / 'lists.csv'}")
+    shown = [item for own in lists_of(tmp_path / "lists.csv").values() for item in own]
+    assert shown.count("s12") + shown.count("s13") >= 0.1 * len(shown) > 0

@@ -106,7 +106,10 @@ def test_where_nothing_is_found_the_weights_serve_and_the_fit_says_so(large: Spl
     assert "standard error" in why
     assert model.finished_
     assert model.history_ == []
-    assert "the weights of the rankers serve: training found nothing to add" in model.summary()
+    assert (
+        "lists are made by the weighted rankers, as training found nothing to add"
+        in model.summary()
+    )
     forced = Fcpo(FcpoConfig.preset("fast", **QUICK, always_train=True), seed=0).fit(large)
     assert [report.round for report in forced.history_] == [1, 2]
     assert forced.policy_.settled  # the same weights serve after all

@@ -112,3 +112,10 @@ def test_many_values_of_a_column_have_one_verdict() -> None:
     assert one.verdict == "kept by all 6 values, closest seller=s2>=0.05: 6.0 %"
     few = verdicts_of(limits[:MANY], [family] * MANY)
     assert [one.limit for one in few] == [f"seller=s{n}>=0.05" for n in range(MANY)]
+
+
+@pytest.mark.parametrize("text", ["seller=A>=0.3", "seller=A<=0.3", "seller=A<=0.3;scope=list"])
+def test_empty_lists_keep_a_floor_by_showing_nothing(text: str) -> None:
+    resolved = ResolvedLimit(Limit.parse(text), np.arange(5) < 2)
+    empty = limit_reached(resolved, np.full((3, 4), -1))
+    assert verdict_of(empty) == "kept, but nothing was shown: all lists are empty"

@@ -10,7 +10,7 @@ A set of limits that has no such y, while every smaller one has, is a conflict.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import sparse
@@ -19,6 +19,9 @@ from scipy.optimize import linprog
 from fairhorizon.allocation.candidates import Candidates
 from fairhorizon.allocation.limit_matrix import Counts, Flags, Floats, GroupRule, LimitMatrix
 from fairhorizon.errors import ConfigError
+from fairhorizon.limits.place_rule import PlaceRule
+from fairhorizon.limits.resolved import ResolvedLimit
+from fairhorizon.vocabulary import Scope
 
 NOTHING = 1e-7  # of a share
 
@@ -36,6 +39,8 @@ class Conflict:
             for limit, share in zip(self.limits, self.shares, strict=True)
         ]
         names = " and ".join(", ".join(map(str, self.limits)).rsplit(", ", 1))
+        if len(self.limits) == 1 and not self.limits[0].members.any():
+            return f"{names} cannot be kept: no item is in this group (leave the limit out)"
         if len(self.limits) == 1:
             return f"{names} cannot be kept by any lists (take {ways[0]})"
         each = [f"{way} in {limit}" for way, limit in zip(ways, self.limits, strict=True)]
@@ -72,6 +77,34 @@ class Supply:
 def check_together(limits: LimitMatrix, supply: Supply) -> None:
     """Refuse limits that no lists can keep."""
     if found := conflicts(limits, supply):
+        raise LimitsConflictError(found)
+
+
+def check_before_fit(limits: Sequence[ResolvedLimit]) -> None:
+    """Refuse limits that lists of no length can keep, before it is known who they are for.
+
+    Limits that count places alike are possible together if they are in lists of one place. Those
+    that count places otherwise, such as by weights, do not decide here: whether they get along
+    depends on the length. Nor do limits on every list, which are rounded to whole items.
+    """
+    rules = [
+        GroupRule.from_limit(one)
+        for one in limits
+        if not one.limit.is_gini and one.limit.scope is Scope.ALL
+    ]
+    found: list[Conflict] = []
+    counted = {(one.rule.weights, one.rule.first) for one in rules}
+    for weights, first in sorted(counted, key=str):
+        alike = [
+            replace(one, rule=PlaceRule(one.rule.share, one.rule.is_floor))
+            for one in rules
+            if (one.rule.weights, one.rule.first) == (weights, first)
+        ]
+        matrix = LimitMatrix.from_rules(alike, 1)
+        items = np.bincount(matrix.of_item, minlength=matrix.n_classes)
+        one_place = np.ones(1, dtype=np.int64)
+        found += conflicts(matrix, Supply(one_place, np.minimum(items, 1)))
+    if found:
         raise LimitsConflictError(found)
 
 

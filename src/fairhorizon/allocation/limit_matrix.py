@@ -17,6 +17,7 @@ from scipy import sparse
 
 from fairhorizon.errors import ConfigError
 from fairhorizon.limits.place_rule import PlaceRule
+from fairhorizon.limits.resolved import ResolvedLimit
 from fairhorizon.metrics.accuracy import discount
 from fairhorizon.vocabulary import Scope
 
@@ -35,6 +36,10 @@ class GroupRule:
     rule: PlaceRule
     members: Flags  # (n_items,)
     name: str = ""  # how a message calls it
+
+    @classmethod
+    def from_limit(cls, one: ResolvedLimit) -> "GroupRule":
+        return cls(PlaceRule.from_limit(one.limit), one.members, str(one))
 
     def __str__(self) -> str:
         return self.name or f"a group {'>=' if self.rule.is_floor else '<='}{self.rule.share:g}"

@@ -9,7 +9,7 @@ from fairhorizon.cli import limits, options
 from fairhorizon.cli.config import Config, settings_for
 from fairhorizon.cli.progress import CONTINUE, STOPPED, Progress
 from fairhorizon.errors import ConfigError
-from fairhorizon.files import claimed, is_used
+from fairhorizon.files import claimed, is_used, locked
 from fairhorizon.vocabulary import Cut, Preset
 
 if TYPE_CHECKING:
@@ -158,10 +158,13 @@ def fit(
     keeps_checkpoints = model.capabilities.resume and not whole
     if promote is not None and not whole:
         raise typer.BadParameter("a model to serve knows all of its log: give --all")
+    remedy = "continue with --resume, or " if keeps_checkpoints else ""
     if not resume:
-        refuse_used(out, "continue with --resume, or " if keeps_checkpoints else "")
-    with claimed(out), Progress(verbose=verbose) as progress:
-        if resume:
+        refuse_used(out, remedy)
+    with claimed(out), locked(out), Progress(verbose=verbose) as progress:
+        if not resume:
+            refuse_used(out, remedy)  # another fit may have ended just now
+        else:
             model = model.resumable(out, {**given, **own_level(model, chosen)}, seed)
             spec = ModelFolder(out).with_its_ties(spec)
         dataset = spec.open(cache_dir, model.popular_share)
@@ -170,7 +173,7 @@ def fit(
         kept = {"checkpoint": out if keeps_checkpoints else None, "resume": resume}
         model = fitted(model, spec, dataset, progress, kept)
         store(out, model, chosen, spec, asked, record)
-    present(model, out, dataset.log.name)
+    present(model, out, dataset.log.name, asked)
     if promote is not None:
         from fairhorizon.service.client import promote as promote_on
 
@@ -251,10 +254,14 @@ def refuse_used(out: Path, remedy: str) -> None:
         raise ConfigError(f"{out}: already exists ({remedy}name another --out)")
 
 
-def present(model: "Recommender", out: Path, data: str) -> None:
-    """Print what was fitted, and how to continue what was stopped."""
+def present(model: "Recommender", out: Path, data: str, asked: limits.GivenLimits) -> None:
+    """Print what was fitted, under which limits, and how to continue what was stopped."""
     summary = f": {model.summary()}" if model.summary() else ""
     typer.echo(f"{out}: {model.method} fitted on {data}{summary}")
+    if asked.limits:
+        many = len(asked.limits) > 1
+        stated = "do not contradict each other" if many else "can be kept"
+        typer.echo(f"limit{'s' * many}: {', '.join(asked.texts())} ({stated})")
     if not model.finished_:
         typer.echo(CONTINUE, err=True)
         raise typer.Exit(STOPPED)

@@ -54,11 +54,21 @@ class GivenLimits:
     def check(
         self, model: "Recommender", data: "DataSpec", dataset: "Dataset", cache_dir: Path | None
     ) -> None:
-        """Refuse limits that the data does not know, or the model, before its fit, cannot keep."""
+        """Refuse limits that the data does not know, that the model, before its fit, cannot keep,
+        or that no lists can."""
+        from fairhorizon.allocation.conflicts import check_before_fit
         from fairhorizon.limits.supported import check_supported
+        from fairhorizon.model.cold_start import Catalogue
+        from fairhorizon.model.serving import resolve_for
 
         bound = self.bound(data, dataset.split, cache_dir, model.popular_share)
         check_supported(model.method, model.supported_limits, bound, dataset.sensitive)
+        if data.cut == "none" and self.item_table is not None:
+            # a model of the whole log also serves items that only the table has
+            table = data.table_of_items(self.item_table)
+            catalogue = Catalogue.from_log(dataset.log, table, area_km=data.area_km)
+            bound = resolve_for(self.limits, catalogue, model.popular_share)
+        check_before_fit(bound)
 
 
 def parse(texts: Sequence[str] | None) -> "tuple[Limit, ...]":
@@ -76,15 +86,18 @@ def apart(
 ) -> "tuple[DataSpec, GivenLimits]":
     """The data and the limits; an item table that is for the limits alone is none of the data.
 
+    Of a fit on the whole log the table also has further items to serve.
+
     resumed: a run whose limits count where none are given.
     """
     if not texts and resumed is not None and resumed.card_file.exists():
         return data, GivenLimits(resumed.limits(), resumed.item_table())
     limits, table = parse(texts), data.item_table
     by_column = any(not limit.group.reserved for limit in limits)
-    if by_column and data.group_column is None:
+    used = by_column or data.cut == "none"
+    if used and data.group_column is None:
         data = data.model_copy(update={"item_table": None})
-    return data, GivenLimits(limits, table if by_column else None)
+    return data, GivenLimits(limits, table if used else None)
 
 
 def level_of(

@@ -183,17 +183,17 @@ class FittedPolicy:
             last, limit = self.reports[-1], config.limit_in_training
             share = last.cost / last.limit * limit  # both are sums over an episode
             text += (
-                f"; in training episodes {100 * share:.1f} % of the showings were of the group "
-                f"(limit {100 * limit:g} %)"
+                f"; in the simulated sessions of the training {100 * share:.1f} % of what was "
+                f"shown was of the limited group, where at most {100 * limit:g} % may be"
             )
         if self.settled and config.rounds and not self.reports:
-            text += "; the weights of the rankers serve: training found nothing to add"
+            text += "; lists are made by the weighted rankers, as training found nothing to add"
         elif self.settled and self.reports:
-            text += "; the first weights serve, as no round was better by more than chance"
+            text += "; lists are made with the first weights, as no round was clearly better"
         elif self.validation is not None:
             text += f"; validation NDCG {self.validation:.4f}"
         if config.serves_any_level:
-            text += f"; serves at most {100 * config.alpha_prime:g} %, or any share asked for"
+            text += "; can make lists under any limits"
         return text
 
     def save(self, path: Path, kind: str, description: dict[str, Any]) -> None:

@@ -318,6 +318,8 @@ def verdict_of(found: LimitOutcome) -> str:
     Then where in the lists the group is: "kept: 30.0 % of at least 30 %, but 6.6 % of first places
     and 24.1 % weighed by place" says that it is at the bottom of the lists.
     """
+    if found.at and not found.n_lists:  # lists whose places are known, and all of them are empty
+        return "kept, but nothing was shown: all lists are empty"
     return _verdict(found) + _by_place(found)
 
 

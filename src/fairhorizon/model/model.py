@@ -9,6 +9,7 @@ from typing import Any, Self
 import polars as pl
 import torch
 
+from fairhorizon.allocation.conflicts import check_before_fit
 from fairhorizon.allocation.guard import ExposureGuard
 from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.items import ItemTable, log_attribute, merged_tables
@@ -536,6 +537,7 @@ def _fitted_for(draft: Recommender, limits: Sequence[Limit], catalogue: Catalogu
     group = limited_items(catalogue, limits, draft.popular_share)[: catalogue.n_fitted]
     fitted = [type(one)(one.limit, one.members[: len(group)]) for one in resolved]
     check_supported(draft.method, draft.supported_limits, fitted, group)
+    check_before_fit(resolved)
     return members_of(level_limit(limits), fitted)
 
 

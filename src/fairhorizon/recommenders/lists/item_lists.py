@@ -349,9 +349,7 @@ def served_lists(
 
 def rules_of(limits: Sequence[ResolvedLimit]) -> tuple[GroupRule, ...]:
     """The limits as allocations keep them."""
-    return tuple(
-        GroupRule(PlaceRule.from_limit(one.limit), one.members, str(one)) for one in limits
-    )
+    return tuple(map(GroupRule.from_limit, limits))
 
 
 @lru_cache(maxsize=16)  # a call for one user would mostly wait for these
