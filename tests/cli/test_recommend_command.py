@@ -287,7 +287,7 @@ def test_ids_that_a_spreadsheet_would_run(shop: Path, tmp_path: Path) -> None:
 
 
 def test_a_table_that_calls_the_item_as_the_log_does_has_further_items(tmp_path: Path) -> None:
-    rows = [(f"u{n % 6}", f"s{n * 7 % 12}", n) for n in range(40)]
+    rows = [(f"u{n % 7}", f"s{n * 5 % 12}", n) for n in range(40)]
     log = pl.DataFrame(rows, schema=["buyer", "Artikel/SKU", "time"], orient="row")
     log.write_csv(tmp_path / "log.csv")
     items = [f"s{code}" for code in range(14)]  # the last two are not in the log
