@@ -55,6 +55,27 @@ def test_help_does_not_wait_for_torch() -> None:
     assert done.returncode == 0
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["recommend", "nosuch", "--out", "lists.csv"],
+        ["serve", "--run", "nosuch"],
+        ["fit", "fcpo", "--data", "nosuch.csv", "--out", "run"],
+        ["longterm", "--data", "nosuch.csv"],
+    ],
+)
+def test_a_wrong_path_is_refused_without_torch(words: list[str], tmp_path: Path) -> None:
+    program = (
+        f"import sys; from fairhorizon.cli.app import run; assert run({words}) == 1; "
+        "assert 'torch' not in sys.modules"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], stderr=subprocess.PIPE, text=True, cwd=tmp_path
+    )
+    assert done.returncode == 0
+    assert "nosuch" in done.stderr
+
+
 def test_the_shell_completes_commands_and_options() -> None:
     for typed, expected in (("fi", ["fit"]), ("methods --js", ["--json"])):
         words = f"fairhorizon {typed}"

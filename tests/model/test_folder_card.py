@@ -16,7 +16,8 @@ from fairhorizon.datasets import DataSpec
 from fairhorizon.errors import ConfigError, DataError, FairHorizonError, ModelError
 from fairhorizon.fcpo.config import FcpoConfig
 from fairhorizon.fcpo.model import Fcpo
-from fairhorizon.model.folder import CHECKPOINT, ModelFolder
+from fairhorizon.model.card import CHECKPOINT
+from fairhorizon.model.folder import ModelFolder
 from fairhorizon.recommenders.base import FitTask
 
 

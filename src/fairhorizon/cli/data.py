@@ -197,7 +197,10 @@ def generate(
 
 def init(
     context: typer.Context,
-    source: Annotated[str, typer.Argument(metavar="LOG", help=options.SOURCE)],
+    source: Annotated[
+        str,
+        typer.Argument(metavar="LOG", help=options.SOURCE, callback=options.known_source),
+    ],
     item_table: Annotated[
         Path | None,
         typer.Option(

@@ -45,8 +45,18 @@ SOURCE = (
     "Name of a data set (ml-100k, ml-1m, synthetic, synthetic:users=200) or path of a file: CSV, "
     "TSV, Parquet, u.data, ratings.dat, .inter, also packed by gzip or zip, or a folder of them."
 )
-Data = Annotated[str, typer.Option("--data", help=SOURCE)]
-Source = Annotated[str, typer.Argument(help=SOURCE)]
+
+
+def known_source(_context: typer.Context, source: str) -> str:
+    """Refuse what is neither a file nor a named set before torch is imported."""
+    from fairhorizon.data.loading import check_source
+
+    check_source(source)
+    return source
+
+
+Data = Annotated[str, typer.Option("--data", help=SOURCE, callback=known_source)]
+Source = Annotated[str, typer.Argument(help=SOURCE, callback=known_source)]
 CacheDir = Annotated[
     Path | None,
     typer.Option(
@@ -231,7 +241,19 @@ ServedLevel = Annotated[
 
 # ---- lists
 
-RunFolder = Annotated[Path, typer.Argument(help="Folder that fit has written.")]
+
+def fitted_run(_context: typer.Context, folder: Path | None) -> Path | None:
+    """Refuse a folder without a model before torch is imported, which takes seconds."""
+    if folder is not None:
+        from fairhorizon.model.card import ModelCard
+
+        ModelCard.read(folder)
+    return folder
+
+
+RunFolder = Annotated[
+    Path, typer.Argument(help="Folder that fit has written.", callback=fitted_run)
+]
 Length = Annotated[
     int | None,
     typer.Option(

@@ -65,7 +65,10 @@ def serve(
     run: Annotated[
         Path | None,
         typer.Option(
-            "--run", metavar="RUN", help="Folder of a model of the whole log (fit --all)."
+            "--run",
+            metavar="RUN",
+            help="Folder of a model of the whole log (fit --all).",
+            callback=options.fitted_run,
         ),
     ] = None,
     database: Annotated[

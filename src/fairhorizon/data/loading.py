@@ -88,15 +88,12 @@ def load(
     how |= {"header": header, "separator": separator, "encoding": encoding}
     if isinstance(source, str) and is_named(source):
         log = _named_log(source, cache_folder(cache_dir), how)
-    elif isinstance(source, str) and not Path(source).exists():
-        raise DataError(
-            f"{source!r} is neither a file nor a named data set",
-            remedy=f"the named sets are {', '.join([*NAMED, *GENERATORS, *LARGE])}",
-        )
-    elif Path(source).is_dir():
-        log = read_folder(source, store=_part_store(cache_dir), **how)
     else:
-        log = read_file(source, **how)
+        check_source(source)
+        if Path(source).is_dir():
+            log = read_folder(source, store=_part_store(cache_dir), **how)
+        else:
+            log = read_file(source, **how)
     return replace(log, name=name) if name else log
 
 
@@ -139,6 +136,15 @@ def _part_store(cache_dir: str | Path | None) -> Path | None:
 def is_named(source: str) -> bool:
     """Whether a `source` as in `load` is the name of a set, whatever files there are."""
     return source in NAMED or is_synthetic(source)
+
+
+def check_source(source: str | Path) -> None:
+    """Refuse a text that is neither the name of a set nor a path where something is."""
+    if isinstance(source, str) and not is_named(source) and not Path(source).exists():
+        raise DataError(
+            f"{source!r} is neither a file nor a named data set",
+            remedy=f"the named sets are {', '.join([*NAMED, *GENERATORS, *LARGE])}",
+        )
 
 
 def item_columns(source: str) -> tuple[str, ...]:

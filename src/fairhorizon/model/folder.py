@@ -13,16 +13,14 @@ while the model stays the same, so they have no checksum.
 """
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, Self
+from typing import Any
 
 import numpy as np
 import polars as pl
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fairhorizon import __version__
 from fairhorizon.data.frames import from_arrays, idle_ids
@@ -35,49 +33,14 @@ from fairhorizon.fcpo.retention.replay import RETENTION_FILE, FittedRetention
 from fairhorizon.files import sha256, write_atomically, write_json, written_together
 from fairhorizon.limits.language import Limit, LimitError
 from fairhorizon.methods import load_method
+from fairhorizon.model.card import CARD, FORMAT, LogInfo, ModelCard
 from fairhorizon.model.observe import ObservedRows, joined, names_of
 from fairhorizon.recommenders.base import Recommender
-from fairhorizon.settings import faults
 from fairhorizon.storage import understood
 
-CARD, MODEL, LOG, ITEMS = "run.json", "model.safetensors", "log.parquet", "items.parquet"
-OBSERVED, CHECKPOINT, METRICS = "observed.parquet", "checkpoint.safetensors", "metrics.json"
-FORMAT = 1  # of run.json
+MODEL, LOG, ITEMS = "model.safetensors", "log.parquet", "items.parquet"
+OBSERVED, METRICS = "observed.parquet", "metrics.json"
 NO_FRAMES: Mapping[str, pl.DataFrame] = MappingProxyType({})
-
-
-class LogInfo(BaseModel):
-    """What log.parquet does not say about its log: name, columns, treatment of repeats."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-    name: str
-    columns: dict[str, str]
-    repeats: Literal["first", "last"]
-
-    @classmethod
-    def from_log(cls, log: Interactions) -> Self:
-        return cls.model_validate(
-            {"name": log.name, "columns": dict(log.columns), "repeats": log.repeats}
-        )
-
-
-class ModelCard(BaseModel):
-    """The content of run.json. Each method adds what describes it."""
-
-    model_config = ConfigDict(extra="allow", strict=True)
-
-    format: int
-    fairhorizon: str
-    status: Literal["finished", "interrupted"]
-    method: str
-    seed: int = Field(ge=0)
-    data: dict[str, Any]
-    limits: list[str]
-    item_table: str | None
-    files: dict[str, str]  # sha256 by name
-    asked: str | None = None  # the method as it was asked for, with its level
-    log: LogInfo | None = None  # None: the folder has no log of its own
 
 
 @dataclass(frozen=True)
@@ -138,35 +101,7 @@ class ModelFolder:
 
     def card(self) -> ModelCard:
         """The content of run.json; ModelError if it is missing or of no use."""
-        file = self.card_file
-        try:
-            content = json.loads(file.read_text(encoding="utf-8"))
-        except (FileNotFoundError, NotADirectoryError):
-            resumable = (self.folder / CHECKPOINT).exists()
-            remedy = "continue with --resume" if resumable else "fairhorizon fit makes one"
-            raise ModelError(
-                f"{self.folder}: no model here, {CARD} is missing ({remedy})"
-            ) from None
-        except (OSError, ValueError) as error:
-            raise ModelError(f"{file}: cannot be read: {error} (fit it again)") from error
-        if not isinstance(content, dict) or "data" not in content:
-            raise ModelError(f"{file}: not the card of a model (fit it again)")
-        # before anything else is looked at: a later format may have other fields
-        if (version := content.get("format")) != FORMAT:
-            raise ModelError(
-                f"{file}: format {version}, this version reads {FORMAT} (fit it again)"
-            )
-        try:
-            card = ModelCard.model_validate(content)
-        except ValidationError as error:
-            text = f"{file}: not the card of a model: {faults(error)} (fit it again)"
-            raise ModelError(text) from None
-        if _numbers(card.fairhorizon) > _numbers(__version__):
-            raise ModelError(
-                f"{file}: written by FairHorizon {card.fairhorizon or '?'}, and this is "
-                f"{__version__} (install the later version, or fit it again)"
-            )
-        return card
+        return ModelCard.read(self.folder)
 
     def has(self, name: str) -> bool:
         """Whether run.json lists this file as part of the model."""
@@ -288,12 +223,6 @@ class ModelFolder:
         names = names_of(log)
         own = {**names, "time": names["timestamp"]}
         return frame.rename({name: own[name] for name in frame.columns})
-
-
-def _numbers(version: str) -> tuple[float, ...]:
-    """A version as numbers to compare; a text that is no version is later than all."""
-    found = re.match(r"\d+(\.\d+)*", version)
-    return tuple(map(float, found[0].split("."))) if found else (float("inf"),)
 
 
 def log_frame(log: Interactions) -> pl.DataFrame:

@@ -24,13 +24,13 @@ from fairhorizon.limits.groups import popular_group
 from fairhorizon.limits.language import Limit
 from fairhorizon.limits.supported import check_supported
 from fairhorizon.methods import Method, build
+from fairhorizon.model.card import LogInfo
 from fairhorizon.model.cold_start import Catalogue
 from fairhorizon.model.explain import Explanation, explained
 from fairhorizon.model.folder import (
     ITEMS,
     LOG,
     OBSERVED,
-    LogInfo,
     ModelFolder,
     items_frame,
     log_frame,
