@@ -9,7 +9,7 @@ command replace those in the document.
 import re
 import shlex
 from collections.abc import Iterator
-from functools import cache, partial
+from functools import cache
 from itertools import takewhile
 from pathlib import Path
 
@@ -19,7 +19,6 @@ import typer
 from fairhorizon.allocation import spreading
 from fairhorizon.cli.app import app, run
 from fairhorizon.rankers import RANKERS
-from fairhorizon.studies import four_items
 from test_benchmarks import CASES as BENCHMARKS
 
 pytestmark = pytest.mark.slow
@@ -170,6 +169,8 @@ def quick(words: list[str], studies: Path) -> list[str]:
     for option, value in QUICK.items():
         if option in known:
             words += [option, value]
+    if command == "reproduce":
+        words.append("--quick")
     if command == "fit" and "--data" not in words:  # only named in a sentence
         words += ["--data", MARKET]
     if command == "fit" and "--out" not in words:
@@ -189,8 +190,8 @@ def studies(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("studies")
 
 
-def run_program(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A Python program: a benchmark, which other tests run, or the example of four items."""
+def check_program(words: list[str]) -> None:
+    """A Python program: a benchmark or an example, which other tests run."""
     if words[0].startswith("benchmarks/"):
         what = takewhile(lambda word: not word.startswith("-"), words[1:])
         assert " ".join([Path(words[0]).stem, *what]) in BENCHMARKS
@@ -201,9 +202,7 @@ def run_program(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     if words[0].startswith("examples/"):
         assert words[0] in EXAMPLES  # tests/examples has a test of each
         return
-    assert words == ["-m", "fairhorizon.studies.four_items"]
-    monkeypatch.setattr(four_items, "moving_groups", partial(four_items.moving_groups, steps=5))
-    four_items.main()
+    pytest.fail(f"{' '.join(words)}: no benchmark and no example")
 
 
 @pytest.fixture(autouse=True)
@@ -236,7 +235,7 @@ def test_the_snippets_of_a_document_run(
             continue
         program, *words = shlex.split(snippet)
         if program == "python":
-            run_program(words, monkeypatch)
+            check_program(words)
         else:
             assert program == "fairhorizon", snippet
             assert run(quick(words, studies)) == 0, snippet

@@ -91,6 +91,17 @@ class Retrain(StrEnum):
     NONE = "none"
 
 
+class PaperPart(StrEnum):
+    """What the paper shows."""
+
+    TABLE1 = "table1"  # the data sets
+    TABLE2 = "table2"  # accuracy and fairness of all methods
+    FIGURE3 = "figure3"  # one against the other
+    FIGURE4 = "figure4"  # the long run
+    EFFICIENCY = "efficiency"
+    INTRODUCTION = "introduction"  # the example of items that become popular
+
+
 class EngineName(StrEnum):
     """What runs many tasks."""
 

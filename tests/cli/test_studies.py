@@ -288,3 +288,34 @@ def test_a_comparison_has_the_default_method() -> None:
     assert {"popularity", "stack+lists", "ease:recent+lists", "gru4rec+lists"} < set(SWEPT)
     assert {"popularity", "stack+control", "ease:recent+control"} < set(longterm.METHODS)
     assert all(str(Method.parse(name)) == name for name in COMPARED)
+
+
+@pytest.mark.slow
+def test_reproduce_computes_every_part_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A second run computes nothing again and writes the same."""
+    out = tmp_path / "paper"
+    command = ("reproduce", MARKET, "--quick", "--jobs=1", "--out", out)
+    fairhorizon(*command, *SMALL, "--set=fcpo.rounds=1", "--set=fcpo.pmf.max_epochs=1")
+    first = capsys.readouterr()
+    found = content(out / "reproduction.json")
+    assert {row["paper"] for row in found["table2"]} >= {"MF", "LIRD", "NCF-FOE", "FCPO-3"}
+    assert found["table1"]["users"] == 60  # type: ignore[call-overload]
+    assert found["introduction"][-1]["policy"] == "optimum"
+    assert len(found["efficiency"]) == 3  # 80 items: one number of candidates
+    assert "trained in" in first.err
+    fairhorizon(*command, *SMALL, "--set=fcpo.rounds=1", "--set=fcpo.pmf.max_epochs=1")
+    again = capsys.readouterr()
+    assert "trained in" not in again.err
+    assert "step" not in again.err
+    assert content(out / "reproduction.json") == found
+
+
+def test_reproduce_one_part_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "paper"
+    fairhorizon("reproduce", MARKET, "--only=table1", "--out", out)
+    assert "28.583%" in capsys.readouterr().out
+    assert sorted(path.name for path in out.iterdir()) == [
+        *("index.html", "index.md", "reproduction.json", "table1.csv", "table1.tex"),
+    ]

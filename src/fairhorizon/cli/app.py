@@ -17,6 +17,7 @@ from fairhorizon.cli.levels import levels
 from fairhorizon.cli.lists import evaluate, recommend
 from fairhorizon.cli.longterm import longterm
 from fairhorizon.cli.progress import STOPPED
+from fairhorizon.cli.reproduce import reproduce
 from fairhorizon.cli.service import (
     backup,
     export,
@@ -35,7 +36,7 @@ NAME = "fairhorizon"
 
 COMMANDS: tuple[Callable[..., None], ...] = (
     *(init, fit, evaluate, recommend, compare, frontier, levels, longterm),
-    *(efficiency, demo, audit, tune, methods),
+    *(reproduce, efficiency, demo, audit, tune, methods),
     *(serve, load, export, backup, restore, forget, ledger),
 )
 

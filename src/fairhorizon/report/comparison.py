@@ -47,7 +47,7 @@ from fairhorizon.report.tables import (
     terminal,
     units,
 )
-from fairhorizon.studies.compare import SignificanceRow
+from fairhorizon.studies.compare import PAPER_NAMES, SignificanceRow
 from fairhorizon.studies.rows import LimitRow, OverSeeds, SummaryRow
 from fairhorizon.vocabulary import POPULAR, Protocol
 
@@ -326,15 +326,6 @@ def _read_table() -> dict[str, dict[str, dict[str, tuple[float, ...]]]]:
 
 
 PAPER_TABLE = _read_table()
-NAMES = {
-    "mf": "MF",
-    "bpr": "BPR-MF",
-    "ncf": "NCF",
-    "lird": "LIRD",
-    "mf+foe": "MF-FOE",
-    "bpr+foe": "BPR-FOE",
-    "ncf+foe": "NCF-FOE",
-}
 FCPO = "fcpo:paper"
 FCPO_LEVELS = ("FCPO-1", "FCPO-2", "FCPO-3")  # trained at alpha' = 1, 0.8 and 0.4
 
@@ -363,7 +354,7 @@ def paper_row(dataset: str, method: str, level: float | None = None) -> PaperRow
     table = PAPER_TABLE.get(dataset, {})
     if method == FCPO and level is None:  # no saying which of the three
         return None
-    names = FCPO_LEVELS if method == FCPO else (NAMES.get(method, ""),)
+    names = FCPO_LEVELS if method == FCPO else (PAPER_NAMES.get(method, ""),)
     reached = {
         name: table[name]["popularity_rate"][PAPER_METRICS_AT.index(20)] / 100
         for name in names

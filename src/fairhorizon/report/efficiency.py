@@ -49,7 +49,7 @@ def write_efficiency(
 
 def efficiency_table(rows: Sequence[EfficiencyRow], caption: str = "Time to recommend") -> Group:
     """For a terminal."""
-    return Group(terminal(_grid(rows, caption)), NOTE)
+    return Group(terminal(efficiency_grid(rows, caption)), NOTE)
 
 
 def finding(rows: Sequence[EfficiencyRow]) -> str:
@@ -67,7 +67,7 @@ def efficiency_section(
     rows: Sequence[EfficiencyRow], *, title: str = "Time to recommend"
 ) -> Section:
     """For a page: bars of a logarithmic scale, and the table."""
-    return Section(title, [efficiency_chart(rows), _grid(rows, "")], NOTE)
+    return Section(title, [efficiency_chart(rows), efficiency_grid(rows, "")], NOTE)
 
 
 def efficiency_chart(rows: Sequence[EfficiencyRow]) -> Chart:
@@ -148,7 +148,7 @@ def _what(rows: Sequence[EfficiencyRow]) -> str:
     return f"Time to recommend {length} items to each of {users} users"
 
 
-def _grid(rows: Sequence[EfficiencyRow], caption: str) -> Grid:
+def efficiency_grid(rows: Sequence[EfficiencyRow], caption: str = "Time to recommend") -> Grid:
     headings = ("Method", "From", "Time", "Paper", "Ratio", "ms/user", "Users", "Length")
     lines = []
     for row in rows:

@@ -17,6 +17,16 @@ from fairhorizon.recommenders.base import Levels
 from fairhorizon.studies.rows import SummaryRow, row_content, summary_row
 from fairhorizon.studies.study import Study
 
+# methods of ours by their names in the paper's table
+PAPER_NAMES = {
+    "mf": "MF",
+    "bpr": "BPR-MF",
+    "ncf": "NCF",
+    "lird": "LIRD",
+    "mf+foe": "MF-FOE",
+    "bpr+foe": "BPR-FOE",
+    "ncf+foe": "NCF-FOE",
+}
 PerUser = Callable[[NDArray[np.bool_], NDArray[np.int64], int], NDArray[np.float64]]
 PER_USER: dict[str, PerUser] = {
     "recall": recall,

@@ -38,13 +38,8 @@ Floats = NDArray[np.float64]
 Policy = Sequence[Floats]  # for each step, (states, items) the chance of showing each item
 
 HALVINGS = 30  # of a price
-FIXED, MYOPIC, PRICE, FCPO, OPTIMUM = (
-    "parity of fixed groups",
-    "myopic, knows the labels",
-    "one price, set in hindsight",
-    "FCPO",
-    "optimum",
-)
+# policies
+PARITY, MYOPIC, PRICE, FCPO, OPTIMUM = "fixed parity", "myopic", "one price", "fcpo", "optimum"
 
 
 @dataclass(frozen=True)
@@ -121,17 +116,15 @@ class SixItemsRow:
         return row_content(self)
 
 
-def measured(
-    world: SixItems, name: str, policy: Policy, *, seed: int | None = None
-) -> SixItemsRow:
+def measured(world: SixItems, name: str, policy: Policy, *, seed: int | None = None) -> SixItemsRow:
     """The outcome of a policy, by the chance of each state at each step."""
-    chances = np.ones(1)  # of the states of the step
+    chances: Floats = np.ones(1)  # of the states of the step
     by_item, popular = np.zeros(len(world.names)), []
     for choice, labels, following in zip(policy, world.labels, world.following, strict=True):
         shown = chances[:, None] * choice  # (states, items)
         by_item += shown.sum(0)
         popular.append(shown[labels].sum())
-        chances = np.bincount(following.ravel(), shown.ravel())
+        chances = np.bincount(following.ravel(), shown.ravel()).astype(np.float64)
     return SixItemsRow(
         name,
         world.alpha_prime,
@@ -240,11 +233,12 @@ class Learning:
     rounds: int = 150
     trajectories: int = 400  # of a round
     hidden: tuple[int, int] = (32, 32)
-    gae_lambda: float = 0.95
-    delta: float = 0.02  # largest KL divergence of an update
+    # what showing A is good for comes only steps later: advantages are whole returns
+    gae_lambda: float = 1.0
+    delta: float = 0.01  # largest KL divergence of an update
     damping: float = 0.01
     critic_iterations: int = 10
-    safety: float = 1.5  # standard errors of the cost
+    safety: float = 2.0  # standard errors between the cost of the sample and the limit
 
 
 class SmallActor(nn.Module):
@@ -306,13 +300,11 @@ def train_fcpo(world: SixItems, seed: int, learning: Learning | None = None) -> 
             advantages.append((found - found.mean(0)).flatten())
             fits.append((critic, targets))
         surrogate = _surrogate(actor, features, actions, torch.stack(advantages), len(index))
-        # the cost is that of a sample: some standard errors are kept between it and the limit
+        # the cost is that of a sample, and the limit is on its expectation
         costs = signals[1].sum(1)
         gap = costs.mean() + learning.safety * costs.std() / len(costs) ** 0.5 - world.limit
         fisher = surrogate.sample(512, sample)
-        update_policy(
-            actor, (features,), surrogate, fisher, gap[None], region, learning.damping
-        )
+        update_policy(actor, (features,), surrogate, fisher, gap[None], region, learning.damping)
         for critic, targets in fits:
             critic.fit(features, index, targets, ahead[:-1], learning.critic_iterations)
     return policy_of(world, actor)
@@ -332,7 +324,10 @@ def policy_of(world: SixItems, actor: nn.Module) -> Policy:
 def _trajectories(
     world: SixItems, actor: nn.Module, n: int, draws: np.random.Generator
 ) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor]]:
-    """Features (n steps, f) and items (n steps,) trajectory by trajectory; clicks, costs (n, steps)."""
+    """Features (n steps, f) and items (n steps,), one trajectory after the other.
+
+    And clicks and costs (n, steps).
+    """
     states = np.zeros(n, dtype=np.int64)
     features, actions, clicks, costs = [], [], [], []
     for step in range(world.steps):
@@ -375,7 +370,8 @@ def _surrogate(
 
         def product(tangent: Tensor) -> Tensor:
             centred = tangent - (chances * tangent).sum(1, keepdim=True)
-            return chances * centred / len(some)
+            pulled: Tensor = chances * centred / len(some)
+            return pulled
 
         return Fisher(some, product)
 
@@ -391,7 +387,7 @@ def fcpo_row(world: SixItems, seed: int, learning: Learning | None = None) -> Si
 def rivals(world: SixItems) -> list[SixItemsRow]:
     """Everybody but FCPO, the optimum last."""
     return [
-        measured(world, FIXED, fixed_parity(world)),
+        measured(world, PARITY, fixed_parity(world)),
         measured(world, MYOPIC, myopic(world)),
         within_limit(world, PRICE, at_price),
         within_limit(world, OPTIMUM, optimal_at_price),
