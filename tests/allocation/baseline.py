@@ -115,12 +115,6 @@ def load(file: Path = FILE) -> tuple[Instance, ...]:
     return tuple(_instance(one, tables) for one in stored["instances"])
 
 
-def times(file: Path = FILE) -> dict[str, Any]:
-    """What benchmarks/list_speed.py measured when the instances were stored."""
-    found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))["times"]
-    return found
-
-
 def _table(stored: dict[str, Any]) -> dict[str, Any]:
     groups = {name: unpacked(group) for name, group in stored["groups"].items()}
     items = unpacked(stored["items"]).astype(np.int64)
@@ -214,16 +208,6 @@ def gini(counts: NDArray[np.int64]) -> float:
     if not ranked.sum():
         return 0.0
     return float((2 * np.arange(1, n + 1) - n - 1) @ ranked / (n * ranked.sum()))
-
-
-def packed(array: NDArray[Any]) -> dict[str, Any]:
-    """An array as JSON stores it."""
-    raw = np.packbits(array) if array.dtype == np.bool_ else array
-    raw = np.ascontiguousarray(raw, dtype=raw.dtype.newbyteorder("<"))
-    parts = raw.reshape(-1).view(np.uint8).reshape(-1, raw.dtype.itemsize).T
-    data = lzma.compress(parts.tobytes(), format=lzma.FORMAT_ALONE, preset=9)
-    text = base64.b85encode(data).decode("ascii")
-    return {"dtype": array.dtype.name, "shape": list(array.shape), "data": text}
 
 
 def unpacked(stored: dict[str, Any]) -> NDArray[Any]:

@@ -46,7 +46,6 @@ from fairhorizon.recommenders.online import OnlineRecommender
 from fairhorizon.recommenders.progress import Listener, RoundReport
 from fairhorizon.recommenders.ranked.model import Ranked
 from fairhorizon.rerank import RERANKERS
-from fairhorizon.rerank.reranker import JointReranker
 from fairhorizon.settings import Settings
 from fairhorizon.simulation.dynamics import Outcome, State, advance
 from fairhorizon.simulation.feedback import Scenario, evaluation_scenario, serving_scenario
@@ -99,8 +98,8 @@ SUBJECTS: dict[str, tuple[str, Mapping[str, Any]]] = {
         f"{name}+{reranker}": (f"{name}+{reranker}", settings)
         for name, settings in RANKED.items()
         for reranker in RERANKERS
-        # after few epochs scores are noise, and no limit on all users together binds
-        if name in ("popularity", "ease") or not issubclass(RERANKERS[reranker], JointReranker)
+        # a re-ranker sees scores alone, so that all of them are tested behind one ranker
+        if name == "ease" or reranker == "quota"
     },
 }
 
