@@ -212,6 +212,7 @@ class StaysVecEnv(VecEnv):
 
     counts: of the training log, from which the popular group begins.
     control: makes one for each run that keeps the limit in it; None: nothing does.
+    served: (b,) codes of the users who are served; None: all.
 
     `penalty`, which may be changed, is the multiplier of the limit, in likes: a showing of the
     group loses penalty (1 - limit), another one gains penalty limit. A limit on a share has to be
@@ -228,12 +229,17 @@ class StaysVecEnv(VecEnv):
         *,
         seed: int,
         control: Callable[[], OnlineControl] | None = None,
+        served: Tensor | None = None,
     ) -> None:
         self.view, self.penalty, self._counts = view, 0.0, counts
         self._make_control = control
         self.exposure = Exposure(counts)
         self.gym = RecommendationVectorEnv(
-            users, self.exposure.sensitive, list_length=1, horizon=view.horizon
+            users,
+            self.exposure.sensitive,
+            list_length=1,
+            horizon=view.horizon,
+            users=None if served is None else served.numpy(),
         )
         known = Box(-np.inf, np.inf, (view.n_known,), np.float32)
         weights = Box(-MOST, MOST, (view.n_weights,), np.float32)

@@ -4,16 +4,19 @@
                                    [--out quit-rule] [--small]
 
 Users quit when more than 4 of the last 10 items are of one genre. Rows: `fcpo:long` under the
-limit, the same without a horizon, the stack under the control and without a limit, and PPO, which
-weighs the rankers of `fcpo:long` (quit_ppo.py): free, with a penalty on popular showings that
-follows the limit, and under the same control as the others. PPO learns from as many showings as
-`fcpo:long`, in its rehearsals and in the run itself; with --more N, also from N times as many.
-Settings are chosen for each of the three, by a run with a seed that is not reported. The ensemble
-is what PPO begins with; random weights are drawn anew for every user and step.
+limit, chances of a like and the scores of the stack under the control, without and behind caps by
+kind, the stack without a limit, and PPO, which weighs the rankers of `fcpo:long` (quit_ppo.py):
+free, with a penalty on popular showings that follows the limit, and under the same control as the
+others. PPO learns among the users for practice, as the others do in rehearsals, from as many
+showings as `fcpo:long` in rehearsals and in the run itself; with --more N, also from N times as
+many. Its settings are chosen by the likes of these users, for each of the three ways, in a run with
+a seed that is not reported. The ensemble is what PPO begins with; random weights are drawn anew for
+every user and step.
 """
 
 import argparse
 import json
+import math
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -62,6 +65,7 @@ class Figures:
     showings: float  # per user: the length of stay, as lists have one item
     popular: float  # share of all showings, as the limit counts
     over: float  # share of the steps after which that share was above the limit
+    practice: float = math.nan  # likes of the users who are in no other figure
 
     @property
     def per_step(self) -> float:
@@ -71,7 +75,8 @@ class Figures:
     def of(cls, last: Mapping[str, float]) -> "Figures":
         """From the last row of the record of a run."""
         named = ("likes", "showings", "limited_rate", "violation_share")
-        return cls(*(float(last[name]) for name in named))
+        found = [float(last[name]) for name in named]
+        return cls(*found, practice=float(last.get("practice likes", math.nan)))
 
 
 @dataclass(frozen=True)
@@ -205,7 +210,14 @@ class Rival:
     def _made(self, way: str, settings: PpoSettings) -> Figures:
         view, control = self.view(), self._control(way)
         users = self.world.users(view.panel, self.seed)
-        env = StaysVecEnv(users, self.world.counts, view, seed=ANSWERS + self.seed, control=control)
+        env = StaysVecEnv(
+            users,
+            self.world.counts,
+            view,
+            seed=ANSWERS + self.seed,
+            control=control,
+            served=practice_users(users.n_users).nonzero().squeeze(1),
+        )
         policy = trained(env, settings, self.budget, self.seed)
         last = None if control is None else control()
         return self._served(WeightsServer(self.view(), policy, last))
@@ -229,7 +241,10 @@ class Rival:
 
 
 def chosen(rival: Rival, candidates: Candidates) -> dict[str, PpoSettings]:
-    """The best settings of every way: by likes, with a penalty first by how near the limit is."""
+    """The best settings of every way: by likes of the users for practice.
+
+    With a penalty first by how near the limit is.
+    """
     best: dict[str, PpoSettings] = {}
     for way, some in candidates.items():
         if not some:
@@ -239,18 +254,18 @@ def chosen(rival: Rival, candidates: Candidates) -> dict[str, PpoSettings]:
         for settings in some:
             found[settings] = one = rival.run(way, settings)
             print(
-                f"  {way}, {settings}: {one.likes:.2f} likes, popular {100 * one.popular:.1f} %",
+                f"  {way}, {settings}: {one.practice:.2f} likes, popular {100 * one.popular:.1f} %",
                 flush=True,
             )
         limit = rival.world.limit if way == PENALTY else 1.0
         over = {own: max(0.0, one.popular - limit - NEAR) for own, one in found.items()}
-        best[way] = min(found, key=lambda own: (over[own], -found[own].likes))
+        best[way] = min(found, key=lambda own: (over[own], -found[own].practice))
         print(f"  {way}: {best[way]} is chosen", flush=True)
     return best
 
 
-REFERENCES = ("fcpo:long", "stack+control", "stack")
-WITHOUT_HORIZON = "fcpo:long, gamma_r=0"
+REFERENCES = ("fcpo:long", "stack+likes", "stack+control", "stack")
+CAPPED, CAPS = ("stack+likes", "stack+control"), (3, 4)  # so many of a kind in ten
 QUICK: Mapping[str, Mapping[str, Any]] = {
     "fcpo": {"rounds": 1, "adapt": False, "looking_ahead": {"rehearsals": 1}},
     "likes": {"rehearsals": 1},
@@ -263,8 +278,13 @@ Row = tuple[str, Figures]
 def references(world: World, seed: int) -> Iterator[Row]:
     for method in REFERENCES:
         yield method, world.known(method, seed)
-    settings = {**world.settings, "fcpo": {**world.settings.get("fcpo", {}), "gamma_r": 0.0}}
-    yield WITHOUT_HORIZON, replace(world, settings=settings).known("fcpo:long", seed)
+    for cap in CAPS:
+        settings = dict(world.settings)
+        for name in ("likes", "control"):
+            settings[name] = {**settings.get(name, {}), "kind_quota": cap}
+        behind = replace(world, settings=settings)
+        for method in CAPPED:
+            yield f"{method}, {cap} of a kind in 10", behind.known(method, seed)
 
 
 def budget(world: World, seed: int, long_run: Figures) -> int:
@@ -272,9 +292,10 @@ def budget(world: World, seed: int, long_run: Figures) -> int:
 
     They have fewer: less was learned before them.
     """
-    model = world.policy(seed)
+    rehearsals = world.policy(seed).config.looking_ahead.rehearsals
     users = world.study.study.dataset().split.train.n_users
-    return round((model.config.rehearsals + 1) * users * long_run.showings)
+    practice = int(practice_users(users).sum())
+    return round((rehearsals * practice + users) * long_run.showings)
 
 
 def rows(world: World, seeds: range, candidates: Candidates, more: int) -> Iterator[Row]:

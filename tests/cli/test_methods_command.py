@@ -82,7 +82,7 @@ def test_the_list_as_json(tmp_path: Path) -> None:
     assert run(["methods", "--json", str(file)]) == 0
     rows = json.loads(file.read_text())["methods"]
     assert len(rows) == 30
-    assert rows[21] == {
+    assert rows[22] == {
         "name": "fcpo",
         "kind": "agent",
         "summary": "Fairness-Constrained Policy Optimization (Ge et al. 2021, Algorithm 1).",
