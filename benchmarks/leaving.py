@@ -4,7 +4,8 @@
         [--plain] [--width 16] [--small]
 
 Likes per user above the myopic allocation, which keeps the same limit at every step: of the optimum
-that sees patience, of the best that sees answers only, and of what was learned from answers.
+that sees patience, of the best that sees answers only, of what was learned from answers, and of a
+rule of thumb: popular items to those with the highest (p - q) (1 + showings since the last like).
 --plain: without a leap, and with critics as `fcpo:long` has them. --width: of the actor's layers.
 """
 
@@ -76,20 +77,35 @@ class OutlookPlayer:
         self.retention.note(self.items, lists, hits[:, None], here)
 
 
+class RuleOfThumb:
+    """Popular items to those who had no luck lately."""
+
+    def __init__(self, users: int) -> None:
+        self.since = np.zeros(users)  # showings since the last like
+
+    def values(self, moment: Moment) -> NDArray[np.float64]:
+        found: NDArray[np.float64] = (moment.p - moment.q) * (1 + self.since[moment.rows])
+        return found
+
+    def tell(self, moment: Moment, _popular: Bools, liked: Bools, _stays: Bools) -> None:
+        self.since[moment.rows] = np.where(liked, 0, self.since[moment.rows] + 1)
+
+
 def gains(
     world: TabularWorld, settings: RetentionConfig, rehearsals: int, seeds: range
 ) -> list[float]:
     """In percent of the likes of the myopic allocation."""
     learner = OutlookPlayer(world, GAMMA, settings)
     learner.rehearse(rehearsals)
-    likes = np.zeros((4, len(seeds)))
+    likes = np.zeros((5, len(seeds)))
     for n, seed in enumerate(seeds):
-        answers = SeeingAnswers(world)
+        answers, thumb = SeeingAnswers(world), RuleOfThumb(world.users)
         likes[:, n] = (
             play(world, myopic, seed)[0],
             play(world, seeing_patience(world), seed)[0],
             play(world, answers.values, seed, answers.tell)[0],
             learner.play(seed),
+            play(world, thumb.values, seed, thumb.tell)[0],
         )
     base, *others = likes.mean(1)
     return [100 * (float(one) / float(base) - 1) for one in others]
@@ -110,15 +126,18 @@ def main() -> None:
     torch.set_num_threads(1)
     settings = RetentionConfig(presence=SETTINGS.presence) if options.plain else SETTINGS
     settings = settings.model_copy(update={"hidden": (options.width, options.width)})
-    print("M        limit   sees patience   sees answers   learned   of patience   of answers")
+    print(
+        "M        limit   sees patience   sees answers   learned   of patience   of answers  "
+        "rule of thumb"
+    )
     for most, share in WORLDS[: options.worlds]:
         world = TabularWorld(options.users, options.steps, most, share)
         seeds = range(FIRST, FIRST + options.seeds)
-        patience, answers, learned = gains(world, settings, options.rehearsals, seeds)
+        patience, answers, learned, thumb = gains(world, settings, options.rehearsals, seeds)
         parts = (100 * learned / patience, 100 * learned / answers)
         print(
             f"{'/'.join(map(str, most)):8s} {share:5.2f}  {patience:+12.1f} %  {answers:+12.1f} %  "
-            f"{learned:+6.1f} %  {parts[0]:9.0f} %  {parts[1]:9.0f} %",
+            f"{learned:+6.1f} %  {parts[0]:9.0f} %  {parts[1]:9.0f} %  {thumb:+12.1f} %",
             flush=True,
         )
 

@@ -32,7 +32,7 @@ CASES = {
     "retrieval": r"^all products / index +\d+\.\d\d$",
     "rankers": r"^fit of gru4rec / fit of ease:recent \d+\.\d\d$",
     "exposure": r"n = +20 .* x +objectives apart by \de-\d\d$",
-    "leaving": r"^3 +0\.20 +[+-]\d+\.\d % .* +-?\d+ %$",
+    "leaving": r"^3 +0\.20 +[+-]\d+\.\d % .* +[+-]\d+\.\d %$",
     "leaving_chart": r"^looking ahead \(fcpo\) +popular by patience( \d\.\d{3}){4} +still there \d",
     "lock_time": r"^bytes of a recorded list +\d+$",
     "long_run": r"  60 users,  3 steps +\d+\.\d µs of CPU a user and step$",
