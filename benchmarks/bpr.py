@@ -28,7 +28,7 @@ from shared import parse
 
 def own_epochs(log: Interactions, config: BprConfig) -> Iterator[float]:
     """CPU seconds of one epoch after the other."""
-    training = BprTraining(UserItems.of(log), config, torch.Generator().manual_seed(0))
+    training = BprTraining(UserItems.from_log(log), config, torch.Generator().manual_seed(0))
     while True:
         started = time.process_time()
         training.epoch()

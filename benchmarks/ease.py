@@ -44,7 +44,7 @@ def main() -> None:
     model = RecentEase()
 
     def score_everybody() -> None:
-        queue = UserItems.of(parts.train, parts.validation).last(model.queue_length)
+        queue = UserItems.from_log(parts.train, parts.validation).last(model.queue_length)
         for users in torch.arange(n_users).split(max(1, SCORES_AT_ONCE // n_items)):
             model.scores(users, queue[users])
 

@@ -1,6 +1,7 @@
-"""Who gets the scarce showings, and who stays because of it: the tabular world in one figure.
+"""Who gets the scarce showings, and who stays because of it: the tabular market in one figure.
 
-    python benchmarks/leaving_chart.py [--out docs/images/leaving.png] [--rehearsals 4] [--small]
+    python benchmarks/leaving_chart.py [--out docs/images/leaving.png] [--pretraining-runs 4]
+        [--small]
 
 Patience of at most 4 likes, at most 20 % popular showings, seed 100. The policy is trained as in
 leaving.py. It never sees patience; the figure does.
@@ -17,8 +18,8 @@ import vl_convert
 from numpy.typing import NDArray
 
 from fairhorizon.report.charts import CONFIG
-from fairhorizon.simulation.tabular import Moment, TabularWorld, Values, myopic, play
-from leaving import FIRST, GAMMA, Bools, OutlookPlayer
+from fairhorizon.simulation.tabular import Moment, TabularMarket, Values, myopic, play
+from leaving import FIRST, GAMMA, Bools, RetentionPlayer
 from shared import parse
 
 MOST, SHARE = 4, 0.2
@@ -30,14 +31,14 @@ COLOURS = {"domain": [MYOPIC, AHEAD], "range": ["#8a94a0", "#1f6feb"]}
 class Watched:
     """What became of users by the patience they had."""
 
-    world: TabularWorld
+    market: TabularMarket
     shown: NDArray[np.int64] = field(default_factory=lambda: np.zeros((2, MOST + 1), np.int64))
     here: list[float] = field(default_factory=lambda: [1.0])
 
     def tell(self, moment: Moment, popular: Bools, liked: Bools, stays: Bools) -> None:  # noqa: ARG002
         np.add.at(self.shown[0], moment.patience, 1)
         np.add.at(self.shown[1], moment.patience[popular], 1)
-        self.here.append(float(stays.sum()) / self.world.users)
+        self.here.append(float(stays.sum()) / self.market.users)
 
     def rows(self, who: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         """Of both panels."""
@@ -49,9 +50,9 @@ class Watched:
         return given, stay
 
 
-def watched(world: TabularWorld, values: Values, player: OutlookPlayer | None) -> Watched:
+def watched(market: TabularMarket, values: Values, player: RetentionPlayer | None) -> Watched:
     """A run; what the player is told goes to the figure as well."""
-    found = Watched(world)
+    found = Watched(market)
 
     def tell(moment: Moment, popular: Bools, liked: Bools, stays: Bools) -> None:
         found.tell(moment, popular, liked, stays)
@@ -60,7 +61,7 @@ def watched(world: TabularWorld, values: Values, player: OutlookPlayer | None) -
 
     if player is not None:
         player.begin(FIRST)
-    play(world, values, FIRST, tell)
+    play(market, values, FIRST, tell)
     return found
 
 
@@ -106,15 +107,15 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("docs/images/leaving.png"))
     parser.add_argument("--users", type=int, default=4000)
     parser.add_argument("--steps", type=int, default=60)
-    parser.add_argument("--rehearsals", type=int, default=4)
-    options = parse(parser, users=200, steps=5, rehearsals=1, out=None)
+    parser.add_argument("--pretraining-runs", type=int, default=4)
+    options = parse(parser, users=200, steps=5, pretraining_runs=1, out=None)
     torch.set_num_threads(1)
-    world = TabularWorld(options.users, options.steps, (MOST,), SHARE)
-    player = OutlookPlayer(world, GAMMA)
-    player.rehearse(options.rehearsals)
+    market = TabularMarket(options.users, options.steps, (MOST,), SHARE)
+    player = RetentionPlayer(market, GAMMA)
+    player.pretrain(options.pretraining_runs)
     given, stay = [], []
     for who, values, learner in ((MYOPIC, myopic, None), (AHEAD, player.values, player)):
-        run = watched(world, values, learner)
+        run = watched(market, values, learner)
         bars, lines = run.rows(who)
         given, stay = given + bars, stay + lines
         shares = " ".join(f"{row['share']:.3f}" for row in bars)

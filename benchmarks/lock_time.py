@@ -35,11 +35,11 @@ def record(replica: Replica, users: list[str], batch: int, first: int) -> float:
     asked = [ListRequest(users[(first + number) % len(users)], 10) for number in range(batch)]
     answers = builder.build(asked, UserHistories(), balance.copy())
     made = [one for one in answers if isinstance(one, BuiltList)]
-    begun = time.perf_counter()
+    started = time.perf_counter()
     replica._balance = replica._record(
         made, balance, builder.prices, generation=builder.snapshot.generation
     )
-    return time.perf_counter() - begun
+    return time.perf_counter() - started
 
 
 def measure(url: str, run: Path, users: list[str], batches: int) -> int:

@@ -36,17 +36,17 @@ class Clock:
     def __init__(self) -> None:
         self.last = time.process_time()
 
-    def look(self) -> float:
+    def features(self) -> float:
         now = time.process_time()
         passed, self.last = now - self.last, now
         return passed
 
 
-def bare(panel: Ensemble, scenario: Scenario) -> None:
+def bare(ensemble: Ensemble, scenario: Scenario) -> None:
     """Scores of all rankers, their sum without what is known already, the best 20 of it."""
     for users in torch.arange(scenario.n_users).split(USERS_AT_ONCE):
         queue, blocked = scenario.queue[users], scenario.state(users).blocked
-        total = sum(standardised(ranker.scores(users, queue)) for ranker in panel.rankers)
+        total = sum(standardised(ranker.scores(users, queue)) for ranker in ensemble.rankers)
         assert isinstance(total, torch.Tensor)
         total.masked_fill_(blocked, -torch.inf).topk(20, dim=1)
 
@@ -61,26 +61,26 @@ def main() -> None:
     parts, clock = split(load(options.data)), Clock()
     if options.run is None:
         model = Fcpo(FcpoConfig.preset(options.preset, **(SMALL if options.small else {})), seed=0)
-        clock.look()
-        training = model.training(FitTask.of(parts))
-        print(f"rankers on both parts, and the warm start {clock.look():15.1f} s")
+        clock.features()
+        training = model.training(FitTask.from_split(parts))
+        print(f"rankers on both parts, and the warm start {clock.features():15.1f} s")
         rounds = list(training.rounds())
-        print(f"{len(rounds):2d} rounds of CPO, with validation {clock.look():23.1f} s")
+        print(f"{len(rounds):2d} rounds of CPO, with validation {clock.features():23.1f} s")
         model.adopt(training)
-        print(f"the check of weights, evenness and prices {clock.look():15.1f} s")
+        print(f"the check of weights, evenness and prices {clock.features():15.1f} s")
     else:
         loaded = ModelFolder(options.run).recommender()
         assert isinstance(loaded, Fcpo)
         model = loaded
     assert model.policy_.ensemble is not None
     scenario = evaluation_scenario(parts, model.queue_length, Protocol.STANDARD)
-    clock.look()
+    clock.features()
     bare(model.policy_.ensemble, scenario)
-    least = clock.look()
+    least = clock.features()
     print(f"bare scores and best 20 of {scenario.n_users} users {least:14.2f} s")
     for level in (1.0, 0.65, 0.37):
         model.with_level(level).recommend(scenario, length=20)
-        seconds = clock.look()
+        seconds = clock.features()
         print(f"lists at alpha' {level:<5g} {seconds:28.2f} s  {seconds / least:.2f} x")
 
 

@@ -35,22 +35,22 @@ CELLS = 2**20  # users times items at once: they should stay in the cache
 
 
 class View:
-    """All users of a run: their signals, and what was seen of them so far.
+    """All users of a run: their features, and what was seen of them so far.
 
-    kinds: (n_items, kinds) the part that each kind has in an item; none of them: no such signal.
+    kinds: (n_items, kinds) the part that each kind has in an item; none of them: no such feature.
     limit: what the share of the group is compared with.
     horizon: steps of a run.
     """
 
-    def __init__(self, panel: Ensemble, kinds: Tensor, limit: float, horizon: int) -> None:
-        self.panel, self.kinds, self.limit, self.horizon = panel, kinds, limit, horizon
-        self.base = torch.tensor(panel.weights, dtype=torch.float32)
-        self._signals: EnsembleFeatures | None = None
+    def __init__(self, ensemble: Ensemble, kinds: Tensor, limit: float, horizon: int) -> None:
+        self.ensemble, self.kinds, self.limit, self.horizon = ensemble, kinds, limit, horizon
+        self.base = torch.tensor(ensemble.weights, dtype=torch.float32)
+        self._features: EnsembleFeatures | None = None
 
     @property
     def n_weights(self) -> int:
         """Rankers, the group, being near it, kinds lately."""
-        return len(self.panel.rankers) + 2 + bool(self.kinds.shape[1])
+        return len(self.ensemble.rankers) + 2 + bool(self.kinds.shape[1])
 
     @property
     def n_known(self) -> int:
@@ -62,10 +62,10 @@ class View:
 
         Scores of the first state are kept: a later run of the same users begins with them.
         """
-        if self._signals is None or not torch.equal(users, self._users):
+        if self._features is None or not torch.equal(users, self._users):
             self._users = users.clone()
-            self._signals = EnsembleFeatures(self.panel, users, queues, group)
-            self._table = _weighed(self.base, self._signals.values)
+            self._features = EnsembleFeatures(self.ensemble, users, queues, group)
+            self._table = _weighed(self.base, self._features.values)
             self._first = []
         self._back_to_the_first()
         b = len(users)
@@ -104,7 +104,7 @@ class View:
         A control takes the price of its limit off the sums, and gives the group to whom it is
         worth most.
         """
-        items, of_items = torch.full((len(actions), 1), -1), group_signals(exposure)
+        items, of_items = torch.full((len(actions), 1), -1), group_features(exposure)
         table = actions.new_full(available.shape if control is not None else (0, 0), -torch.inf)
         for rows in self.rows_here():
             scores = self.scores(rows, actions[rows], of_items)
@@ -116,11 +116,11 @@ class View:
         return items if control is None else control.choose(table, exposure)
 
     def scores(self, rows: Tensor, actions: Tensor, of_items: Tensor) -> Tensor:
-        """(len(rows), n_items) weighted sums of some users; of_items: from `group_signals`."""
-        assert self._signals is not None
-        n, (on_group, on_near, on_lately) = len(self.panel.rankers), SCALES
+        """(len(rows), n_items) weighted sums of some users; of_items: from `group_features`."""
+        assert self._features is not None
+        n, (on_group, on_near, on_lately) = len(self.ensemble.rankers), SCALES
         scores = self._table[rows]
-        for number, values in enumerate(self._signals.values):
+        for number, values in enumerate(self._features.values):
             scores.addcmul_(actions[:, number, None], values[rows])
         scores.addmm_(actions[:, n : n + 2] * torch.tensor([on_group, on_near]), of_items)
         if self.kinds.shape[1]:
@@ -144,20 +144,20 @@ class View:
 
     def _refresh(self, rows: Tensor, queues: Tensor) -> None:
         """Scores of users whose history has changed; those of the first state are kept."""
-        signals = self._signals
-        assert signals is not None
+        features = self._features
+        assert features is not None
         if not len(rows):
             return
         new = rows[~self._has_changed[rows]]
-        self._first.append((new, *(table[new] for table in (*signals.values, self._table))))
+        self._first.append((new, *(table[new] for table in (*features.values, self._table))))
         self._has_changed[new] = True
-        signals.refresh(rows, self._users[rows], queues[rows])
-        self._table[rows] = _weighed(self.base, [values[rows] for values in signals.values])
+        features.refresh(rows, self._users[rows], queues[rows])
+        self._table[rows] = _weighed(self.base, [values[rows] for values in features.values])
 
     def _back_to_the_first(self) -> None:
-        assert self._signals is not None
+        assert self._features is not None
         for rows, *first in self._first:
-            for table, own in zip((*self._signals.values, self._table), first, strict=True):
+            for table, own in zip((*self._features.values, self._table), first, strict=True):
                 table[rows] = own
         self._first: list[tuple[Tensor, ...]] = []
         self._has_changed = torch.zeros(len(self._users), dtype=torch.bool)
@@ -181,7 +181,7 @@ class View:
         return rows.split(max(1, CELLS // len(self.kinds)))
 
 
-def group_signals(exposure: Exposure) -> Tensor:
+def group_features(exposure: Exposure) -> Tensor:
     """(2, n_items) whether items are in the group, and how near they are: 1 in it, 0 never taken.
 
     What is shown often enters the group, with all its showings.
@@ -404,14 +404,14 @@ class WeightsServer:
         generator: torch.Generator | None = None,
     ) -> None:
         self.view, self.policy, self.control, self.generator = view, policy, control, generator
-        self.queue_length = view.panel.queue_length
-        self._is_begun = False
+        self.queue_length = view.ensemble.queue_length
+        self._has_started = False
 
     def serve(self, state: State, exposure: Exposure) -> Tensor:
-        if not self._is_begun:
+        if not self._has_started:
             taken = state.blocked_sets.counts()
             self.view.begin(state.users, state.queue, taken, exposure.sensitive)
-            self._is_begun = True
+            self._has_started = True
         available = ~state.blocked
         actions = self._actions(available, exposure)
         return self.view.choose(actions, available, exposure, self.control)

@@ -4,11 +4,11 @@
                                    [--out quit-rule] [--small]
 
 Users quit when more than 4 of the last 10 items are of one genre. Rows: `fcpo:long` under the
-limit, chances of a like and the scores of the stack under the control, without and behind caps by
+limit, probabilities of a like and the scores of the stack under the control, without and behind caps by
 kind, the stack without a limit, and PPO, which weighs the rankers of `fcpo:long` (quit_ppo.py):
 free, with a penalty on popular showings that follows the limit, and under the same control as the
-others. PPO learns among the users for practice, as the others do in rehearsals, from as many
-showings as `fcpo:long` in rehearsals and in the run itself; with --more N, also from N times as
+others. PPO learns among the users for practice, as the others do in pretraining_runs, from as many
+showings as `fcpo:long` in pretraining_runs and in the run itself; with --more N, also from N times as
 many. Its settings are chosen by the likes of these users, for each of the three ways, in a run with
 a seed that is not reported. The ensemble is what PPO begins with; random weights are drawn anew for
 every user and step.
@@ -72,7 +72,7 @@ class Figures:
         return self.likes / self.showings
 
     @classmethod
-    def of(cls, last: Mapping[str, float]) -> "Figures":
+    def from_step(cls, last: Mapping[str, float]) -> "Figures":
         """From the last row of the record of a run."""
         named = ("likes", "showings", "limited_rate", "violation_share")
         found = [float(last[name]) for name in named]
@@ -119,7 +119,7 @@ class World:
         """Of a method by its name; runs are kept, and none is made twice."""
         named = NamedMethod.at_limit(Method.parse(method), self.limit)
         self.study.run([named], [seed], resume=True)
-        return Figures.of(self.study.steps([named], [seed]).row(-1, named=True))
+        return Figures.from_step(self.study.steps([named], [seed]).row(-1, named=True))
 
     def policy(self, seed: int) -> Fcpo:
         """The fitted `fcpo:long`."""
@@ -128,15 +128,15 @@ class World:
         assert isinstance(model, Fcpo)
         return model
 
-    def panel(self, seed: int) -> Ensemble:
+    def ensemble(self, seed: int) -> Ensemble:
         """The rankers that `fcpo:long` weighs."""
-        panel = self.policy(seed).policy_.ensemble
-        assert panel is not None
-        return panel
+        ensemble = self.policy(seed).policy_.ensemble
+        assert ensemble is not None
+        return ensemble
 
-    def users(self, panel: Ensemble, seed: int) -> UserModel:
+    def users(self, ensemble: Ensemble, seed: int) -> UserModel:
         source = self.study.user_source()
-        return source.users(self.study.simulation, panel.queue_length, seed)
+        return source.users(self.study.simulation, ensemble.queue_length, seed)
 
     def served_by(self, server: OnlineRecommender, users: UserModel) -> Figures:
         """Of a run by a server that the command line does not know."""
@@ -146,7 +146,7 @@ class World:
         row: Mapping[str, float] = {}
         while not run.finished:
             row = run.step()
-        return Figures.of(row)
+        return Figures.from_step(row)
 
 
 # PPO as a rival of `fcpo:long`: its ways to treat the limit, and how its settings are chosen.
@@ -191,7 +191,7 @@ class Rival:
 
     def view(self) -> View:
         world = self.world
-        return View(world.panel(self.rankers), world.kinds, world.limit, world.steps)
+        return View(world.ensemble(self.rankers), world.kinds, world.limit, world.steps)
 
     def run(self, way: str, settings: PpoSettings) -> Figures:
         """Of the mean weights, after the training; kept, and not made twice."""
@@ -209,7 +209,7 @@ class Rival:
 
     def _made(self, way: str, settings: PpoSettings) -> Figures:
         view, control = self.view(), self._control(way)
-        users = self.world.users(view.panel, self.seed)
+        users = self.world.users(view.ensemble, self.seed)
         env = StaysVecEnv(
             users,
             self.world.counts,
@@ -237,7 +237,7 @@ class Rival:
         return lambda: OnlineControl([study.limits.main(self.world.limit, study.settings)])
 
     def _served(self, server: WeightsServer) -> Figures:
-        return self.world.served_by(server, self.world.users(server.view.panel, self.seed))
+        return self.world.served_by(server, self.world.users(server.view.ensemble, self.seed))
 
 
 def chosen(rival: Rival, candidates: Candidates) -> dict[str, PpoSettings]:
@@ -267,8 +267,8 @@ def chosen(rival: Rival, candidates: Candidates) -> dict[str, PpoSettings]:
 REFERENCES = ("fcpo:long", "stack+likes", "stack+control", "stack")
 CAPPED, CAPS = ("stack+likes", "stack+control"), (3, 4)  # so many of a kind in ten
 QUICK: Mapping[str, Mapping[str, Any]] = {
-    "fcpo": {"rounds": 1, "adapt": False, "looking_ahead": {"rehearsals": 1}},
-    "likes": {"rehearsals": 1},
+    "fcpo": {"rounds": 1, "adapt": False, "looking_ahead": {"pretraining_runs": 1}},
+    "likes": {"pretraining_runs": 1},
     "stack": {"adapt": False},
 }
 KINDS = 6  # of the items of the small market
@@ -288,14 +288,14 @@ def references(world: World, seed: int) -> Iterator[Row]:
 
 
 def budget(world: World, seed: int, long_run: Figures) -> int:
-    """Showings that `fcpo:long` learns from, if rehearsals have as many as the run itself.
+    """Showings that `fcpo:long` learns from, if pretraining runs have as many as the run itself.
 
     They have fewer: less was learned before them.
     """
-    rehearsals = world.policy(seed).config.looking_ahead.rehearsals
+    pretraining_runs = world.policy(seed).config.looking_ahead.pretraining_runs
     users = world.study.study.dataset().split.train.n_users
     practice = int(practice_users(users).sum())
-    return round((rehearsals * practice + users) * long_run.showings)
+    return round((pretraining_runs * practice + users) * long_run.showings)
 
 
 def rows(world: World, seeds: range, candidates: Candidates, more: int) -> Iterator[Row]:

@@ -34,9 +34,9 @@ def exact(vectors: Tensor, queries: Tensor, count: int) -> Tensor:
 
 
 def milliseconds(work: Callable[[], object]) -> float:
-    begun = time.process_time()
+    started = time.process_time()
     work()
-    return 1000 * (time.process_time() - begun)
+    return 1000 * (time.process_time() - started)
 
 
 def measure(items: int, options: argparse.Namespace, probes: int) -> tuple[float, float, float]:
@@ -44,7 +44,7 @@ def measure(items: int, options: argparse.Namespace, probes: int) -> tuple[float
     draw = torch.Generator().manual_seed(SEED)
     centres = torch.randn((CENTRES, options.factors), generator=draw)
     vectors, queries = (drawn(centres, n, draw) for n in (items, options.users))
-    index = GroupIndex.of(vectors, torch.arange(items))
+    index = GroupIndex.from_vectors(vectors, torch.arange(items))
     quick, whole, found = [], [], []
     for query in queries.split(1):
         quick.append(milliseconds(lambda: index.nearest(query, options.best, probes)))  # noqa: B023

@@ -31,12 +31,12 @@ class Phases(Listener):
     """Wall time of every phase, printed when it ends."""
 
     def __init__(self) -> None:
-        self.begun = self.last = time.perf_counter()
+        self.started = self.last = time.perf_counter()
         self.rounds = 0
 
     @property
     def seconds(self) -> float:
-        return time.perf_counter() - self.begun
+        return time.perf_counter() - self.started
 
     def end(self, phase: str) -> None:
         now = time.perf_counter()

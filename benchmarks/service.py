@@ -142,11 +142,11 @@ def speed(run: Path, place: Place, options: argparse.Namespace) -> None:
         async def one_at_a_time() -> None:
             connection, bare, asked = Connection(server.port), [], []
             for user in users[: min(n, 300)]:
-                begun = time.perf_counter()
+                started = time.perf_counter()
                 model.recommend([user], k=10)
                 middle = time.perf_counter()
                 await list_of(user)(connection)
-                bare.append(middle - begun)
+                bare.append(middle - started)
                 asked.append(time.perf_counter() - middle)
             await connection.close()
             print(f"bare model.recommend of one user, median{1000 * median(bare):17.2f} ms")
@@ -250,16 +250,16 @@ def restarts(run: Path, place: Place, options: argparse.Namespace) -> None:
     with served(Server(run, place.new())) as server:
         for _ in range(options.restarts):
             time.sleep(options.apart)
-            begun = time.perf_counter()
+            started = time.perf_counter()
             server.kill(*server.worker_pids())
             time.sleep(0.05)  # until the socket is closed
             server.wait_until_ready()
-            print(f"the worker{time.perf_counter() - begun:20.2f} s", flush=True)
+            print(f"the worker{time.perf_counter() - started:20.2f} s", flush=True)
         for _ in range(options.restarts):
-            begun = time.perf_counter()
+            started = time.perf_counter()
             server.kill_all()
             server.start()
-            print(f"the server{time.perf_counter() - begun:20.2f} s", flush=True)
+            print(f"the server{time.perf_counter() - started:20.2f} s", flush=True)
 
 
 def resident(pid: int) -> int:

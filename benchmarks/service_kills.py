@@ -102,11 +102,11 @@ def at_random(
         ways.append(database)
     for number in range(kills):
         time.sleep(APART + draws.random())
-        begun = time.perf_counter()
+        started = time.perf_counter()
         ways[number % len(ways)]()
         time.sleep(0.05)
         server.wait_until_ready()
-        slowest = max(slowest, time.perf_counter() - begun)
+        slowest = max(slowest, time.perf_counter() - started)
     time.sleep(1)
     traffic.stop()
     server.stop()
@@ -126,9 +126,9 @@ def at_point(server: Server, users: list[str], point: str) -> Found:
             raise TimeoutError(f"did not end at {point}")
         time.sleep(0.1)
     server.environment = {}
-    begun = time.perf_counter()
+    started = time.perf_counter()
     server.start()
-    slowest = time.perf_counter() - begun
+    slowest = time.perf_counter() - started
     time.sleep(2)
     traffic.stop()
     server.stop()

@@ -45,7 +45,7 @@ class Server:
 
     def start(self) -> float:
         """Seconds until it is ready."""
-        begun = time.perf_counter()
+        started = time.perf_counter()
         words = [sys.executable, "-m", "fairhorizon", "serve", "--run", str(self.run)]
         words += ["--database", self.database, "--port", str(self.port)]
         words += ["--workers", str(self.workers), *self.options]
@@ -55,15 +55,15 @@ class Server:
                 words, stdout=out, stderr=out, start_new_session=True, env=environment
             )
         self.wait_until_ready()
-        return time.perf_counter() - begun
+        return time.perf_counter() - started
 
     def wait_until_ready(self, within: float = READY_WITHIN) -> float:
-        begun = time.perf_counter()
-        while time.perf_counter() < begun + within:
+        started = time.perf_counter()
+        while time.perf_counter() < started + within:
             if self.process is not None and self.process.poll() is not None:
                 raise ServerEndedError(self.said())
             if self.get("/api/health/ready")[0] == 200:
-                return time.perf_counter() - begun
+                return time.perf_counter() - started
             time.sleep(0.05)
         raise TimeoutError(f"not ready within {within:g} s")
 
@@ -162,13 +162,13 @@ class Answers:
 
     seconds: list[float] = field(default_factory=list)
     statuses: list[int] = field(default_factory=list)
-    begun: float = 0.0
+    started: float = 0.0
     ended: float = 0.0
 
     @property
     def per_second(self) -> float:
         good = sum(status == 200 for status in self.statuses)
-        return good / (self.ended - self.begun)
+        return good / (self.ended - self.started)
 
     def quantile(self, share: float) -> float:
         ordered = sorted(self.seconds)
@@ -180,14 +180,14 @@ Work = Callable[[Connection], Awaitable[int]]
 
 async def closed_loop(port: int, clients: int, works: Iterator[Work]) -> Answers:
     """Each of some clients sends the next request when the last is answered."""
-    answers = Answers(begun=time.perf_counter())
+    answers = Answers(started=time.perf_counter())
 
     async def client() -> None:
         connection = Connection(port)
         for work in works:
-            begun = time.perf_counter()
+            started = time.perf_counter()
             answers.statuses.append(await work(connection))
-            answers.seconds.append(time.perf_counter() - begun)
+            answers.seconds.append(time.perf_counter() - started)
         await connection.close()
 
     await asyncio.gather(*(client() for _ in range(clients)))
@@ -200,7 +200,7 @@ async def open_loop(port: int, rate: float, works: Sequence[Work]) -> Answers:
 
     The time of a request runs from the moment at which it should have been sent.
     """
-    answers, free = Answers(begun=time.perf_counter()), list[Connection]()
+    answers, free = Answers(started=time.perf_counter()), list[Connection]()
 
     async def one(work: Work, due: float) -> None:
         connection = free.pop() if free else Connection(port)
@@ -210,7 +210,7 @@ async def open_loop(port: int, rate: float, works: Sequence[Work]) -> Answers:
 
     tasks = []
     for number, work in enumerate(works):
-        due = answers.begun + number / rate
+        due = answers.started + number / rate
         await asyncio.sleep(max(0.0, due - time.perf_counter()))
         tasks.append(asyncio.create_task(one(work, due)))
     await asyncio.gather(*tasks)

@@ -79,7 +79,7 @@ class Outcome:
 
 def run(name: str, config: FcpoConfig, seed: int, data: str) -> Outcome:
     torch.set_num_threads(1)
-    training = Fcpo(config, seed=seed).training(FitTask.of(split(load(data))))
+    training = Fcpo(config, seed=seed).training(FitTask.from_split(split(load(data))))
     for _ in training.rounds():
         pass
     return Outcome(name, seed, training.reports, training.best_validation)

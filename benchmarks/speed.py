@@ -92,7 +92,7 @@ def update_ratio(training: Training, repeats: int) -> float:
         actor.load_state_dict(before)
 
     def forward_and_backward() -> None:
-        proposal = Proposal.of(actor(batch.state_users, batch.state_queues))
+        proposal = Proposal.from_outputs(actor(batch.state_users, batch.state_queues))
         log_probs = proposal.log_prob(batch.proposals.flatten(0, 1), index.flatten())
         (log_probs @ reward.flatten()).backward()
         actor.zero_grad()
@@ -109,7 +109,9 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=25, help="of a step and of an update")
     options = parse(parser, rounds=1, repeats=2)
     torch.set_num_threads(1)
-    training = Fcpo(FcpoConfig.preset("paper")).training(FitTask.of(split(load(options.data))))
+    training = Fcpo(FcpoConfig.preset("paper")).training(
+        FitTask.from_split(split(load(options.data)))
+    )
 
     training.round()
     seconds = median(cpu_seconds(training.round) for _ in range(options.rounds))

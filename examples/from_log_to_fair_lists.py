@@ -183,7 +183,7 @@ servers = {
 }
 rows = []
 for name, server in servers.items():
-    users = fh.SimulatedUsers.of_split(market, parts, server.queue_length, fh.Protocol.STANDARD)
+    users = fh.SimulatedUsers.from_split(market, parts, server.queue_length, fh.Protocol.STANDARD)
     run = fh.LongRun(server, users, fh.Exposure(parts.train.item_counts()), settings)
     while not run.finished:
         row = run.step()

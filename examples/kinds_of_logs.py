@@ -28,7 +28,7 @@ def best_lists(log: Interactions, allowed: Allowed | None = None) -> NDArray[np.
     """(n_users, 5) the best items of every user that the user has not had, of those allowed."""
     parts = split(log)
     ranker = RecentItemKnn(RecentItemKnnConfig(half_life=None)).fit(parts)
-    known, users = UserItems.of(parts.train, parts.validation), torch.arange(log.n_users)
+    known, users = UserItems.from_log(parts.train, parts.validation), torch.arange(log.n_users)
     scores = ranker.scores(users, known.last(ranker.queue_length))
     scores = scores.masked_fill(known.mask(users), -torch.inf)
     if allowed is not None:

@@ -75,13 +75,13 @@ def event(kind: str, user: str, item: str, made: str) -> dict[str, str]:
 def traffic(shop: Shop, users: list[str], seconds: float) -> tuple[int, int]:
     """Visits at a steady rate for so long; lists and seen items."""
     draws, lists, seen = random.Random(0), 0, 0
-    begun = time.monotonic()
-    while time.monotonic() < begun + seconds:
+    started = time.monotonic()
+    while time.monotonic() < started + seconds:
         seen += visit(shop, draws.choice(users), draws)
         lists += 1
         if lists % (15 * A_SECOND) == 0:
-            print(f"{time.monotonic() - begun:4.0f} s: {lists:,} lists", flush=True)
-        time.sleep(max(0.0, begun + lists / A_SECOND - time.monotonic()))
+            print(f"{time.monotonic() - started:4.0f} s: {lists:,} lists", flush=True)
+        time.sleep(max(0.0, started + lists / A_SECOND - time.monotonic()))
     return lists, seen
 
 

@@ -37,7 +37,7 @@ SHORT = (
         "fcpo.adapt=false",
         "fcpo.pmf.max_epochs=1",
         "fcpo.users_per_round=10",
-        "fcpo.looking_ahead.rehearsals=1",
+        "fcpo.looking_ahead.pretraining_runs=1",
     ),
 )
 WARM_START = (

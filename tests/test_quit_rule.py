@@ -27,7 +27,7 @@ from quit_ppo import (
     StaysVecEnv,
     View,
     WeightsServer,
-    group_signals,
+    group_features,
     trained,
 )
 
@@ -36,18 +36,18 @@ MARKET = synthetic(USERS, ITEMS, 6, seed=2)
 PARTS = split(MARKET.interactions)
 COUNTS = PARTS.train.item_counts()
 OF_KIND = torch.eye(KINDS)[torch.arange(ITEMS) % KINDS]
-PANEL = Ensemble((Ease().fit(PARTS), Popularity().fit(PARTS)), (0.7, 0.3))
+ENSEMBLE = Ensemble((Ease().fit(PARTS), Popularity().fit(PARTS)), (0.7, 0.3))
 BORED = ChurnConfig(quits=QuitRule(most=1, of=3))
 
 
 def users_of(churn: ChurnConfig) -> SimulatedUsers:
     own = SimulationConfig(churn=churn)
-    history = PANEL.queue_length
-    return SimulatedUsers.of_split(MARKET, PARTS, history, Protocol.STANDARD, own, 1, OF_KIND)
+    history = ENSEMBLE.queue_length
+    return SimulatedUsers.from_split(MARKET, PARTS, history, Protocol.STANDARD, own, 1, OF_KIND)
 
 
 def environment(churn: ChurnConfig = BORED, limit: float = 0.5) -> StaysVecEnv:
-    return StaysVecEnv(users_of(churn), COUNTS, View(PANEL, OF_KIND, limit, STEPS), seed=4)
+    return StaysVecEnv(users_of(churn), COUNTS, View(ENSEMBLE, OF_KIND, limit, STEPS), seed=4)
 
 
 def standing_still(env: StaysVecEnv) -> np.ndarray:
@@ -64,7 +64,7 @@ def test_the_item_with_the_highest_weighted_sum_is_shown() -> None:
         counts, open_items = env.exposure.counts.copy(), (~state.blocked).numpy()
         actions = rng.normal(size=(USERS, 5)).astype(np.float32)
         before = env.exposure.shown.copy()
-        raw = [ranker.scores(state.users, state.queue).double() for ranker in PANEL.rankers]
+        raw = [ranker.scores(state.users, state.queue).double() for ranker in ENSEMBLE.rankers]
         z = [(s - s.mean(1, keepdim=True)) / s.std(1, correction=0, keepdim=True) for s in raw]
         expected = []
         least = counts[group.numpy()].min()
@@ -140,10 +140,10 @@ def test_a_run_that_begins_anew_has_the_scores_of_the_first() -> None:
     """Likes change histories and scores; a new run begins with those before."""
     env = environment(ChurnConfig(quits=QuitRule(most=7, of=8)))
     env.reset()
-    tables = [values.clone() for values in env.view._signals.values]
+    tables = [values.clone() for values in env.view._features.values]
     liked = sum(float(env.step(standing_still(env))[1].sum()) for _ in range(STEPS))
     assert liked > 0
-    now = env.view._signals.values
+    now = env.view._features.values
     assert all(torch.equal(one, other) for one, other in zip(now, tables, strict=True))
     assert torch.allclose(env.view._table, 0.7 * tables[0] + 0.3 * tables[1])
 
@@ -183,9 +183,9 @@ def test_the_learner_sees_who_was_there_once_an_epoch() -> None:
     assert len(batches) == round(len(expected) / 10)
 
 
-def test_in_a_long_run_action_0_is_the_panel() -> None:
+def test_in_a_long_run_action_0_is_the_ensemble() -> None:
     """Likes, showings and shares of the server are those of the environment without answers."""
-    view = View(PANEL, OF_KIND, 0.5, STEPS)
+    view = View(ENSEMBLE, OF_KIND, 0.5, STEPS)
     settings = LongRunSettings(steps=2, alpha_prime=0.5, warm_up=0)
     run = LongRun(WeightsServer(view), users_of(BORED), Exposure(COUNTS), settings)
     first = run.step()
@@ -202,7 +202,7 @@ def test_near_the_group_by_hand() -> None:
     exposure = Exposure(np.array([9, 1, 4, 2, 0]))
     assert exposure.sensitive.tolist() == [True, False, False, False, False]
     expected = [[1, 0, 0, 0, 0], [1, 1 / 9, 4 / 9, 2 / 9, 0]]
-    assert torch.allclose(group_signals(exposure), torch.tensor(expected))
+    assert torch.allclose(group_features(exposure), torch.tensor(expected))
 
 
 @pytest.mark.slow
@@ -211,7 +211,7 @@ def test_ppo_learns_to_keep_users() -> None:
     settings = replace(PpoSettings(), steps=STEPS, learning_rate=1e-3)
 
     def showings(policy: PPO | None) -> float:
-        view = View(PANEL, OF_KIND, 0.5, STEPS)
+        view = View(ENSEMBLE, OF_KIND, 0.5, STEPS)
         own = LongRunSettings(steps=STEPS, alpha_prime=0.5, warm_up=0)
         run = LongRun(WeightsServer(view, policy), users_of(BORED), Exposure(COUNTS), own)
         while not run.finished:

@@ -177,7 +177,9 @@ class Dataset:
 
 
 @lru_cache(maxsize=2)
-def opened(data: DataSpec, cache_dir: Path | None, popular_share: float = POPULAR_SHARE) -> Dataset:
+def open_dataset(
+    data: DataSpec, cache_dir: Path | None, popular_share: float = POPULAR_SHARE
+) -> Dataset:
     """The data, read once by every process."""
     return data.open(cache_dir, popular_share)
 
@@ -191,13 +193,13 @@ class DataPlace:
     popular_share: float
 
     def dataset(self) -> Dataset:
-        return opened(self.data, self.cache_dir, self.popular_share)
+        return open_dataset(self.data, self.cache_dir, self.popular_share)
 
 
 @lru_cache(maxsize=2)
-def opened_early(data: DataSpec, cache_dir: Path | None) -> Split:
+def open_earlier_part(data: DataSpec, cache_dir: Path | None) -> Split:
     """The training log with test and validation items of its own."""
-    return earlier_part(opened(data, cache_dir).split)
+    return earlier_part(open_dataset(data, cache_dir).split)
 
 
 def item_attribute(
@@ -251,7 +253,7 @@ def bound_limits(
     """
 
     def counts() -> NDArray[np.int64]:
-        return (split or opened(data, cache_dir).split).train.item_counts()
+        return (split or open_dataset(data, cache_dir).split).train.item_counts()
 
     return resolve_limits(
         limits,
@@ -270,14 +272,14 @@ def key_of(data: DataSpec, cache_dir: Path | None, *parts: object) -> str:
 
 @lru_cache(maxsize=2)
 def _fingerprint(data: DataSpec, cache_dir: Path | None) -> list[str]:
-    dataset = opened(data, cache_dir)
+    dataset = open_dataset(data, cache_dir)
     groups = hashlib.sha256(dataset.sensitive.tobytes()).hexdigest()[:16]
     return [*fingerprints(dataset.split), groups]
 
 
 @lru_cache(maxsize=2)
 def early_fingerprints(data: DataSpec, cache_dir: Path | None) -> list[str]:
-    return fingerprints(opened_early(data, cache_dir))
+    return fingerprints(open_earlier_part(data, cache_dir))
 
 
 def fingerprints(parts: Split) -> list[str]:

@@ -29,7 +29,7 @@ class UserItems:
     n_items: int
 
     @classmethod
-    def of(cls, *logs: Interactions) -> "UserItems":
+    def from_log(cls, *logs: Interactions) -> "UserItems":
         """Each user's items of the logs, one log after the other."""
         users = np.concatenate([log.users for log in logs])
         items = np.concatenate([log.items for log in logs])
@@ -157,19 +157,19 @@ def item_sets(
     sets: UserItems | None,
     users: Tensor,
     n_items: int,
-    barred: Tensor | None = None,
+    never_shown: Tensor | None = None,
     device: torch.device | None = None,
 ) -> ItemSets:
-    """The sets of some users, None for empty ones, with items `barred` (n_items,) for everybody.
+    """The sets of some users, None for empty ones, and with items `never_shown` (n_items,).
 
     A table, or keys where that would be too large.
     """
     if too_wide(len(users), n_items):
-        return SortedSets.of(sets, users, n_items, barred)
+        return SortedSets.from_user_items(sets, users, n_items, never_shown)
     empty = (len(users), n_items)
     table = torch.zeros(empty, dtype=torch.bool) if sets is None else sets.mask(users)
-    if barred is not None:
-        table |= barred
+    if never_shown is not None:
+        table |= never_shown
     return TableSets(table.to(device))
 
 
@@ -212,23 +212,23 @@ class SortedSets:
 
     keys: NDArray[np.int64]  # (n,)
     shape: tuple[int, int]
-    barred: Tensor | None = None  # (n_items,) bool: in every set, without a key
+    never_shown: Tensor | None = None  # (n_items,) bool: in every set, without a key
 
     @classmethod
-    def of(
-        cls, sets: UserItems | None, users: Tensor, n_items: int, barred: Tensor | None = None
+    def from_user_items(
+        cls, sets: UserItems | None, users: Tensor, n_items: int, never_shown: Tensor | None = None
     ) -> "SortedSets":
         keys = np.zeros(0, dtype=np.int64)
         if sets is not None:
             some = sets.only(users)
             rows = torch.arange(len(users)).repeat_interleave(some.indptr.diff())
             keys = np.unique((rows * n_items + some.items).numpy())
-        return cls(keys, (len(users), n_items), barred)
+        return cls(keys, (len(users), n_items), never_shown)
 
     def contains(self, lists: Tensor, rows: Tensor | None = None) -> Tensor:
         known = torch.from_numpy(self._holds(self._keys_of(lists, rows))).to(lists.device)
-        if self.barred is not None:
-            known |= self.barred.to(lists.device)[lists.clamp(min=0)]
+        if self.never_shown is not None:
+            known |= self.never_shown.to(lists.device)[lists.clamp(min=0)]
         return known & (lists >= 0)
 
     def mask(self, rows: Tensor | None = None) -> Tensor:
@@ -240,16 +240,16 @@ class SortedSets:
         items = self.keys[np.repeat(first, counts) + within] % n_items
         table = torch.zeros(len(wanted), n_items, dtype=torch.bool)
         table[torch.from_numpy(np.repeat(np.arange(len(wanted)), counts)), items] = True
-        return table if self.barred is None else table | self.barred
+        return table if self.never_shown is None else table | self.never_shown
 
     def counts(self) -> Tensor:
         ends = np.arange(self.shape[0] + 1) * self.shape[1]
         counts = torch.from_numpy(np.diff(np.searchsorted(self.keys, ends)))
-        if self.barred is None:
+        if self.never_shown is None:
             return counts
-        kept_out = self.barred.numpy()[self.keys % self.shape[1]]  # counted once, below
+        kept_out = self.never_shown.numpy()[self.keys % self.shape[1]]  # counted once, below
         twice = np.bincount(self.keys[kept_out] // self.shape[1], minlength=self.shape[0])
-        return counts - torch.from_numpy(twice) + int(self.barred.sum())
+        return counts - torch.from_numpy(twice) + int(self.never_shown.sum())
 
     def with_items(self, lists: Tensor) -> "SortedSets":
         keys = np.unique(self._keys_of(lists)[lists.cpu().numpy() >= 0])
@@ -293,7 +293,7 @@ def strengths(log: Interactions) -> Tensor | None:
 
 
 def strengths_by_user(log: Interactions) -> Tensor | None:
-    """(n,) the same in the order of `UserItems.of(log)`: user by user, each in time order."""
+    """(n,) the same in the order of `UserItems.from_log(log)`: user by user, each in time order."""
     found = strengths(log)
     if found is None:
         return None
@@ -310,7 +310,7 @@ def longest_history(split: Split) -> int:
 
     Of so many users that their queues would not fit into memory, the most recent items that do.
     """
-    return most_items_read(UserItems.of(split.train, split.validation)) + SPARE_PLACES
+    return most_items_read(UserItems.from_log(split.train, split.validation)) + SPARE_PLACES
 
 
 def most_items_read(histories: UserItems) -> int:

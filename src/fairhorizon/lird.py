@@ -146,7 +146,7 @@ class ListActor(Actor):
     ) -> None:
         super().__init__(encoder, list_length=list_length, hidden=(hidden, hidden), initial_std=1.0)
         self.temperature, self.noise = temperature, noise
-        width = list_length * self.items.n_signals
+        width = list_length * self.items.n_features
         self.body = nn.Sequential(
             nn.Linear(encoder.output_size, hidden), nn.Tanh(), nn.Linear(hidden, width)
         )
@@ -161,8 +161,8 @@ class ListActor(Actor):
         """(m, K d) softmax(W_k Vᵀ / temperature) V: the list, as a function with a gradient."""
         items = self.encoder.item_vectors[:-1]
         rows = proposals.view(len(proposals), self.list_length, -1)
-        chances = torch.softmax(rows @ items.T / self.temperature, dim=2)  # (m, K, n_items)
-        return (chances @ items).flatten(1)
+        probabilities = torch.softmax(rows @ items.T / self.temperature, dim=2)  # (m, K, n_items)
+        return (probabilities @ items).flatten(1)
 
     def embedded(self, lists: Tensor) -> Tensor:
         """(m, K d) embeddings of lists (m, K); an empty slot, -1, is the row of zeros."""
@@ -331,7 +331,7 @@ class OnlineLird:
             self.retraining.restore(below("retraining.", tensors))
 
     def _propose(self, users: Tensor, queues: Tensor) -> Tensor:
-        return Proposal.of(self.actor(users, queues)).mean.clone()
+        return Proposal.from_outputs(self.actor(users, queues)).mean.clone()
 
 
 # ---- The recommender, and its training -----------------------------------------------------------
@@ -381,7 +381,7 @@ class Lird(Recommender):
         self.sensitive_ = torch.tensor(task.group)
         pmf = Mf(config.pmf, seed=self.seed).fit(split)
         training = LirdTraining(
-            UserItems.of(split.train),
+            UserItems.from_log(split.train),
             config,
             vectors=(unit_size(pmf.user_vectors_), unit_size(pmf.item_vectors_)),
             sensitive=self.sensitive_,
@@ -508,7 +508,7 @@ class LirdTraining:
         state, feedback = self._scenario().begin(users)
         steps = []
         for _ in range(config.horizon):
-            proposals = Proposal.of(self.ddpg.actor(users, state.queue)).sample(generator)
+            proposals = Proposal.from_outputs(self.ddpg.actor(users, state.queue)).sample(generator)
             lists = self.ddpg.actor.choose(proposals, state.blocked)
             logged = torch.rand(len(users), 1, generator=generator) < config.logged
             lists = torch.where(logged, self.logged.after(state.queue[:, -1], generator), lists)
@@ -548,6 +548,6 @@ def held_out(split: Split, config: LirdConfig) -> Scenario:
     """The validation items; if there are none, each user's last training item."""
     if len(split.validation):
         return validation_scenario(split, config.history, config.protocol)
-    items = UserItems.of(split.train)
+    items = UserItems.from_log(split.train)
     last = (items.indptr.diff() - 1).clamp(min=0)
     return training_scenario(items, config.history, config.protocol, last)

@@ -85,7 +85,7 @@ class Instance:
 
     length: places to be filled.
     position_weights: (length,) of the value at these places.
-    begun: (b, t) items at the t places before these, which the limits count too.
+    prefix: (b, t) items at the t places before these, which the limits count too.
     settled: showings besides, and those of the group among them, as the only limit weighs them.
     lists: (b, length) the lists behind the results, -1 at the end of short ones.
     """
@@ -97,7 +97,7 @@ class Instance:
     limits: tuple[StoredLimit, ...]
     gini_limit: float | None
     position_weights: NDArray[np.float64]
-    begun: NDArray[np.int64]
+    prefix: NDArray[np.int64]
     settled: tuple[float, float]
     results: Results
     lists: NDArray[np.int64]
@@ -137,7 +137,7 @@ def _instance(stored: dict[str, Any], tables: dict[str, dict[str, Any]]) -> Inst
     # lists are stored by where their items stand among the candidates
     at = unpacked(stored["lists"]).astype(np.int64)
     known = np.take_along_axis(table["items"], np.maximum(at, 0), axis=1)
-    begun = np.empty((len(at), 0), np.int64)
+    prefix = np.empty((len(at), 0), np.int64)
     return Instance(
         name=stored["name"],
         length=length,
@@ -146,7 +146,7 @@ def _instance(stored: dict[str, Any], tables: dict[str, dict[str, Any]]) -> Inst
         limits=limits,
         gini_limit=stored["gini_limit"],
         position_weights=discount if weights is None else np.array(weights, dtype=np.float64),
-        begun=begun if stored["begun"] is None else np.array(stored["begun"], dtype=np.int64),
+        prefix=prefix if stored["prefix"] is None else np.array(stored["prefix"], dtype=np.int64),
         settled=tuple(stored["settled"]),
         results=Results(**results | {"shares": tuple(results["shares"]), "prices": tuple(prices)}),
         lists=np.where(at < 0, -1, known),
@@ -165,7 +165,7 @@ def measured(instance: Instance, lists: NDArray[np.int64]) -> Results:
     ordered = np.sort(lists, axis=1)
     if ((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)).any():
         raise ValueError(f"{instance.name}: an item is twice in a list")
-    whole = np.concatenate([instance.begun, lists], axis=1)
+    whole = np.concatenate([instance.prefix, lists], axis=1)
     found_shares = [_share(limit, whole, instance.settled) for limit in instance.limits]
     shown = lists[lists >= 0]
     return Results(

@@ -21,7 +21,7 @@ def weight(limit: StoredLimit, place: int) -> float:
 
 
 def whole_lists(instance: Instance) -> list[list[int]]:
-    return np.concatenate([instance.begun, instance.lists], axis=1).tolist()
+    return np.concatenate([instance.prefix, instance.lists], axis=1).tolist()
 
 
 def by_hand(instance: Instance, limit: StoredLimit) -> float:

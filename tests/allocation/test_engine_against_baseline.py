@@ -27,7 +27,7 @@ def lists_of(instance: Instance):
     limits = LimitMatrix.from_rules(
         rules,
         instance.length,
-        start=instance.begun.shape[1],
+        start=instance.prefix.shape[1],
         discounts=instance.position_weights,
     )
     room = np.zeros(len(rules))
@@ -37,7 +37,7 @@ def lists_of(instance: Instance):
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="no lists with a Gini index")
         made = allocate(
-            candidates, limits, room, gini_limit=instance.gini_limit, prefix=instance.begun
+            candidates, limits, room, gini_limit=instance.gini_limit, prefix=instance.prefix
         )
     return made.lists, tuple(made.prices)
 
@@ -45,7 +45,7 @@ def lists_of(instance: Instance):
 def is_plain(instance: Instance) -> bool:
     """One limit on all showings, which count alike: there the engine is exact."""
     (first, *more) = instance.limits
-    whole = instance.begun.shape[1] + instance.length
+    whole = instance.prefix.shape[1] + instance.length
     return not more and rule_of(first).is_plain(whole) and instance.gini_limit is None
 
 

@@ -253,7 +253,7 @@ def test_lists_by_place_by_hand(text: str, lists: list[list[int]], grows: bool):
         return
     exposure = GrowingLists(group, n_users=2, length=3)
     for _ in range(3):
-        taken = exposure.begun(2)
+        taken = exposure.list_prefix(2)
         left = scores.scatter(1, taken, NOTHING) if taken.shape[1] else scores
         exposure.add(control.choose(left, exposure))
     assert exposure.lists.tolist() == lists

@@ -32,7 +32,7 @@ def test_showings_are_by_user_and_time_and_equal_times_in_the_order_of_the_file(
     assert read.items.tolist() == [1, 0, 1, -1, 0, 0]  # -1: the log has no "new"
     assert read.liked.tolist() == [True, False, True, False, True, False]
     assert read.counts.tolist() == [2, 3, 1]
-    assert read.begun.tolist() == [2, 5, 2]
+    assert read.started.tolist() == [2, 5, 2]
     assert read.ended.tolist() == [9, 7, 2]
 
 

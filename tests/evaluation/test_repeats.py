@@ -299,7 +299,7 @@ def served(model, after, *, clicks, protocol=Protocol.STANDARD):
     server = model.online(limits, list_length=3, round_length=12, retrain_on=SPLIT, seed=1)
     history = server.queue_length
     if clicks:
-        users = SimulatedUsers.of_split(MARKET, SPLIT, history, protocol, seed=2)
+        users = SimulatedUsers.from_split(MARKET, SPLIT, history, protocol, seed=2)
     else:
         users = evaluation_scenario(SPLIT, history, protocol)
     settings = LongRunSettings(list_length=3, repeat_after=after, update_every=3, warm_up=4)

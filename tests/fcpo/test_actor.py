@@ -15,7 +15,7 @@ from fairhorizon.fcpo.policies import Proposal
 def proposal(seed: int, rows: int = 7, width: int = 6) -> Proposal:
     generator = torch.Generator().manual_seed(seed)
     numbers = torch.randn(rows, 2 * width, generator=generator, dtype=torch.float64)
-    return Proposal.of(0.7 * numbers)
+    return Proposal.from_outputs(0.7 * numbers)
 
 
 def by_torch(ours: Proposal) -> Independent:
@@ -23,7 +23,7 @@ def by_torch(ours: Proposal) -> Independent:
 
 
 def test_outputs_are_means_then_log_deviations():
-    parts = Proposal.of(torch.arange(8.0).view(2, 4))
+    parts = Proposal.from_outputs(torch.arange(8.0).view(2, 4))
     assert parts.mean.tolist() == [[0, 1], [4, 5]]
     assert parts.log_std.tolist() == [[2, 3], [6, 7]]
     chosen = parts[torch.tensor([1, 1, 0])]
@@ -57,7 +57,7 @@ def test_fisher_is_the_hessian_of_the_divergence():
     weights = torch.tensor([0.5, 0.2, 0.3], dtype=torch.float64)
 
     def divergence(outputs):
-        return weights @ Proposal.of(outputs).kl_from(old)
+        return weights @ Proposal.from_outputs(outputs).kl_from(old)
 
     outputs = torch.cat([old.mean, old.log_std], dim=1)
     hessian = torch.func.hessian(divergence)(outputs).reshape(12, 12)
@@ -125,7 +125,7 @@ def test_each_row_of_the_proposal_matrix_picks_by_its_own_scores():
 
 def test_a_new_actor_proposes_nearly_the_same_everywhere():
     fresh = actor(2, std=0.3)
-    outputs = Proposal.of(fresh(torch.arange(3), torch.tensor([[0, 1], [2, 3], [5, 4]])))
+    outputs = Proposal.from_outputs(fresh(torch.arange(3), torch.tensor([[0, 1], [2, 3], [5, 4]])))
     assert outputs.mean.shape == (3, 4)
     assert outputs.mean.abs().max() < 0.2
     assert (outputs.log_std - math.log(0.3)).abs().max() < 0.2
@@ -173,9 +173,9 @@ def test_rows_that_an_actor_begins_with_or_settles_on(policy: str):
     states = torch.arange(3), torch.tensor([[0, 1], [2, 3], [5, 4]])
     with torch.no_grad():
         before = fresh(*states)
-        fresh.begin_with([0.5, -2.0])
+        fresh.start_with_weights([0.5, -2.0])
         moved = fresh(*states)[:, :4] - before[:, :4]
         torch.testing.assert_close(moved, torch.tensor([0.5, -2.0] * 2).expand(3, 4))
-        fresh.settle_on([3.0, 1.0])
+        fresh.fix_weights([3.0, 1.0])
         assert fresh(*states)[:, :4].tolist() == [[3.0, 1.0, 3.0, 1.0]] * 3
         assert torch.equal(fresh(*states)[:, 4:], before[:, 4:])  # a spread is left alone

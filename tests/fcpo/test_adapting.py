@@ -1,4 +1,4 @@
-"""FCPO that adapts to the log: weights of the stack, two panels, and training that is resumed."""
+"""FCPO adapts to the log: weights of the stack, two ensembles, and training that is resumed."""
 
 from pathlib import Path
 
@@ -39,7 +39,7 @@ def config(small_strong: FcpoConfig) -> FcpoConfig:
 @pytest.fixture(scope="module")
 def training(parts: Split, config: FcpoConfig) -> Training:
     """Before the first round; not to be trained."""
-    return Fcpo(config, seed=1).training(FitTask.of(parts))
+    return Fcpo(config, seed=1).training(FitTask.from_split(parts))
 
 
 @pytest.fixture(scope="module")
@@ -48,19 +48,19 @@ def stack(parts: Split, config: FcpoConfig) -> Stack:
 
 
 def test_the_warm_start_is_the_stack_but_for_one_factor(training: Training, stack: Stack) -> None:
-    panel = training.ensemble
-    assert panel is not None
-    assert [ranker.method for ranker in panel.rankers] == [
+    ensemble = training.ensemble
+    assert ensemble is not None
+    assert [ranker.method for ranker in ensemble.rankers] == [
         m.method for m in stack.ensemble_.rankers
     ]
-    assert len(panel.rankers) > 1
-    factors = np.array(panel.weights) / np.array(stack.ensemble_.weights)
+    assert len(ensemble.rankers) > 1
+    factors = np.array(ensemble.weights) / np.array(stack.ensemble_.weights)
     assert factors == pytest.approx(factors[0], rel=1e-6)
     head = training.actor.body[-1]
-    assert head.bias[: len(panel.weights)].tolist() == pytest.approx(panel.weights)
+    assert head.bias[: len(ensemble.weights)].tolist() == pytest.approx(ensemble.weights)
 
 
-def test_one_panel_learns_on_the_earlier_part_and_one_serves_with_the_whole_log(
+def test_one_ensemble_learns_on_the_earlier_part_and_one_serves_with_the_whole_log(
     training: Training, stack: Stack, parts: Split
 ) -> None:
     learning, serving = training.ensemble, training.serving

@@ -12,7 +12,7 @@ from fairhorizon.fcpo.serving import PARTS, ActorProbabilities, largest_gini_red
 from fairhorizon.histories import UserItems
 from fairhorizon.limits.place_rule import PlaceRule
 from fairhorizon.recommenders.interactive import listed_ndcg
-from fairhorizon.recommenders.lists.features import Opening, open_menus
+from fairhorizon.recommenders.lists.features import InitialCandidates, initial_candidates
 from fairhorizon.recommenders.lists.item_lists import NO_LIMIT, GiniTarget, ItemLists
 from fairhorizon.simulation.feedback import Scenario, validation_scenario
 from fairhorizon.vocabulary import Protocol
@@ -28,14 +28,14 @@ class Case:
     """Lists of the market, and users who like some items."""
 
     lists: ItemLists
-    opening: Opening
+    initial: InitialCandidates
     scenario: Scenario
 
-    def part(self, cost: float, evenness: GiniTarget = EVEN) -> float:
+    def part(self, cost: float, gini_target: GiniTarget = EVEN) -> float:
         return largest_gini_reduction(
             self.lists,
-            evenness,
-            self.opening,
+            gini_target,
+            self.initial,
             self.scenario,
             length=LENGTH,
             limit=LIMIT.share,
@@ -45,11 +45,13 @@ class Case:
     @torch.no_grad()
     def shown(self, rule: PlaceRule, spread: GiniTarget | None) -> torch.Tensor:
         some = replace(self.lists, rule=rule, spread=spread)
-        users = self.opening.users
-        return some.from_menus(self.opening.menus, users, self.scenario.queue[users], LENGTH)
+        users = self.initial.users
+        return some.from_candidates(
+            self.initial.candidate_set, users, self.scenario.queue[users], LENGTH
+        )
 
     def ndcg(self, rule: PlaceRule, spread: GiniTarget | None) -> float:
-        return listed_ndcg(self.shown(rule, spread), self.opening.users, self.scenario)
+        return listed_ndcg(self.shown(rule, spread), self.initial.users, self.scenario)
 
     def liking(self, items: torch.Tensor) -> "Case":
         """The same users, who like these items (b, n), each user as many."""
@@ -73,7 +75,9 @@ def case(market: Split, strong_model: Fcpo) -> Case:
         ActorProbabilities(policy.actor), strong_model.sensitive_, policy.histories, NO_LIMIT, None
     )
     users = torch.arange(30)
-    return Case(lists, open_menus(policy.actor.items, scenario, users, lists.sensitive), scenario)
+    return Case(
+        lists, initial_candidates(policy.actor.items, scenario, users, lists.sensitive), scenario
+    )
 
 
 def test_where_spreading_hurts_it_goes_no_further_than_it_may(case: Case) -> None:
@@ -110,7 +114,7 @@ def test_where_it_helps_all_of_it_is_free(case: Case) -> None:
 @pytest.mark.parametrize(("cost", "seed"), [(0.0, 1), (0.0, 50), (0.01, 2), (0.1, 3)])
 def test_lists_never_cost_more_than_they_may(cost: float, seed: int, case: Case) -> None:
     generator = torch.Generator().manual_seed(seed)
-    n_users, n_items = case.opening.menus.items.shape[0], len(case.lists.sensitive)
+    n_users, n_items = case.initial.candidate_set.items.shape[0], len(case.lists.sensitive)
     liked = torch.rand(n_users, n_items, generator=generator).topk(6).indices
     other = case.liking(liked)
     part = other.part(cost)

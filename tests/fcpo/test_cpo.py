@@ -77,7 +77,7 @@ class Gaussian:
 
     @staticmethod
     def problem(theta: Tensor):
-        old = Proposal.of(theta[None])
+        old = Proposal.from_outputs(theta[None])
         quantiles = (torch.arange(20000, dtype=torch.float64) + 0.5) / 20000
         sample = (old.mean + old.log_std.exp() * Normal(0.0, 1.0).icdf(quantiles)[:, None]).detach()
         shows_a = (sample[:, 0] > 0).double()
@@ -86,7 +86,7 @@ class Gaussian:
         advantages = torch.stack([(REWARDS[0] - REWARDS[1]) * (shows_a - p), shows_a - p])
 
         def surrogate(candidate: Tensor) -> Predicted:
-            new = Proposal.of(candidate[None])
+            new = Proposal.from_outputs(candidate[None])
             change = torch.expm1(new.log_prob(sample) - log_prob)
             reward, cost = STEPS * (advantages @ change) / len(sample)
             return Predicted(reward, cost[None], new.kl_from(old)[0])

@@ -20,7 +20,7 @@ from fairhorizon.recommenders.base import FitTask
 @pytest.fixture(scope="module")
 def training(market: Split, small_strong: FcpoConfig) -> Training:
     config = small_strong.model_copy(update={"training_limit": 1.0, "list_length": 2})
-    return Fcpo(config, seed=3).training(FitTask.of(market))
+    return Fcpo(config, seed=3).training(FitTask.from_split(market))
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def test_episodes_begin_where_the_settings_say(
     market: Split, small_strong: FcpoConfig, starts: str
 ):
     config = small_strong.model_copy(update={"starts": starts, "history": 4})
-    items = UserItems.of(market.train)
+    items = UserItems.from_log(market.train)
     scenario = scenario_of(items, config, 6, torch.Generator().manual_seed(0))
     begins = where_unseen_begins(items).tolist()
     for user in range(60):
@@ -56,12 +56,12 @@ def test_episodes_begin_where_the_settings_say(
         assert liked == sorted(log[cut:])
 
 
-def test_what_is_liked_of_the_first_menus(episodes: SoftmaxEpisodes, market: Split):
-    opening, liked = episodes.opening, episodes.liked()
-    begins = where_unseen_begins(UserItems.of(market.train)).tolist()
-    for row, user in enumerate(opening.users.tolist()):
+def test_what_is_liked_of_the_first_candidates(episodes: SoftmaxEpisodes, market: Split):
+    initial, liked = episodes.initial, episodes.liked()
+    begins = where_unseen_begins(UserItems.from_log(market.train)).tolist()
+    for row, user in enumerate(initial.users.tolist()):
         later, past = log_of(market, user)[begins[user] :], log_of(market, user)[: begins[user]]
-        items = opening.menus.items[row].tolist()
+        items = initial.candidate_set.items[row].tolist()
         assert liked[row].tolist() == [item in later for item in items]
         assert not set(items) & set(past)
     assert liked.sum() > 60  # enough to distinguish rankers
@@ -76,7 +76,7 @@ def test_episodes_of_a_round(market: Split, training: Training, episodes: Softma
     finally:
         episodes.config = training.config
     assert batch.lists.shape == (14, 3, 2)
-    begins = where_unseen_begins(UserItems.of(market.train)).tolist()
+    begins = where_unseen_begins(UserItems.from_log(market.train)).tolist()
     for row in range(14):
         user = int(batch.state_users[batch.state_index[row, 0]])
         log = log_of(market, user)
@@ -95,7 +95,7 @@ def test_episodes_of_a_round(market: Split, training: Training, episodes: Softma
 
 def test_the_validation_equals_a_direct_computation(market: Split, training: Training):
     """Without a limit the likeliest items come first, by the mean of the rows without the price."""
-    changed = Fcpo(training.config, seed=3).training(FitTask.of(market))
+    changed = Fcpo(training.config, seed=3).training(FitTask.from_split(market))
     actor, episodes, generator = changed.actor, changed.episodes, torch.Generator().manual_seed(0)
     assert isinstance(episodes, SoftmaxEpisodes)
     scenario = episodes.validation
@@ -104,17 +104,17 @@ def test_the_validation_equals_a_direct_computation(market: Split, training: Tra
             parameter.add_(0.3 * torch.randn(parameter.shape, generator=generator))
     users = torch.arange(60)
     state, _ = scenario.begin(users)
-    menus = actor.items.menus(users, state.queue, state.blocked, episodes.sensitive)
-    assert isinstance(menus, ScoredCandidates)
+    candidate_set = actor.items.candidate_set(users, state.queue, state.blocked, episodes.sensitive)
+    assert isinstance(candidate_set, ScoredCandidates)
     with torch.no_grad():
         weights = rows_of(actor(users, state.queue[:, -10:]), 2).mean(1)
     totals = []
     for user in range(60):
-        items, signals = menus.items[user].tolist(), menus.signals[user].tolist()
+        items, features = candidate_set.items[user].tolist(), candidate_set.features[user].tolist()
         w = weights[user].tolist()[:-1]
         scores = {
             item: sum(a * b for a, b in zip(w, numbers, strict=False))
-            for item, numbers in zip(items, signals, strict=True)
+            for item, numbers in zip(items, features, strict=True)
             if item >= 0
         }
         best = sorted(scores, key=scores.__getitem__, reverse=True)[:VALIDATION_LENGTH]
@@ -128,12 +128,12 @@ def test_a_validation_under_a_limit_is_of_lists_that_keep_it(
     market: Split, small_strong: FcpoConfig
 ):
     config = small_strong.model_copy(update={"training_limit": 0.2, "candidates": 40})
-    episodes = Fcpo(config, seed=3).training(FitTask.of(market)).episodes
+    episodes = Fcpo(config, seed=3).training(FitTask.from_split(market)).episodes
     assert isinstance(episodes, SoftmaxEpisodes)
     users, queue = episodes.at_validation.users, episodes.validation.queue
     with torch.no_grad():
-        menus, length = episodes.at_validation.menus, VALIDATION_LENGTH
-        lists = episodes.lists.from_menus(menus, users, queue[users], length)
+        candidate_set, length = episodes.at_validation.candidate_set, VALIDATION_LENGTH
+        lists = episodes.lists.from_candidates(candidate_set, users, queue[users], length)
     assert (lists >= 0).all()
     assert int(episodes.sensitive[lists].sum()) == 0.2 * 60 * length
     wanted = torch.from_numpy(market.validation.items[np.argsort(market.validation.users)])
@@ -148,7 +148,7 @@ def test_who_likes_nothing_has_no_episode(market: Split, small_strong: FcpoConfi
     for user in (3, 8):
         rows[np.flatnonzero(market.train.users == user)[1:]] = False
     shorter = Split(market.train.take(rows), market.validation, market.test)
-    episodes = Fcpo(small_strong, seed=3).training(FitTask.of(shorter)).episodes
+    episodes = Fcpo(small_strong, seed=3).training(FitTask.from_split(shorter)).episodes
     assert isinstance(episodes, SoftmaxEpisodes)
-    assert sorted(set(range(60)) - set(episodes.opening.users.tolist())) == [3, 8]
+    assert sorted(set(range(60)) - set(episodes.initial.users.tolist())) == [3, 8]
     assert len(episodes.at_validation.users) == 60

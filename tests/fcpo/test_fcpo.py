@@ -128,11 +128,11 @@ def test_a_saved_model_recommends_the_same_lists(
 def test_a_resumed_training_goes_on_bit_for_bit(
     market: Split, small_strong: FcpoConfig, strong_model: Fcpo, tmp_path: Path
 ):
-    whole = Fcpo(small_strong, seed=1).training(FitTask.of(market))
+    whole = Fcpo(small_strong, seed=1).training(FitTask.from_split(market))
     list(whole.rounds())
     assert timeless(whole.reports) == timeless(strong_model.history_)  # same seed, same training
 
-    half = Fcpo(small_strong, seed=1).training(FitTask.of(market))
+    half = Fcpo(small_strong, seed=1).training(FitTask.from_split(market))
     half.round()
     half.save(tmp_path / "checkpoint")
     resumed = Training.load(tmp_path / "checkpoint", market, CPU)
@@ -155,7 +155,7 @@ def test_a_resumed_training_goes_on_bit_for_bit(
 def test_rankers_learn_from_the_earlier_part_and_at_last_from_all(
     market: Split, small_strong: FcpoConfig
 ):
-    training = Fcpo(small_strong, seed=1).training(FitTask.of(market))
+    training = Fcpo(small_strong, seed=1).training(FitTask.from_split(market))
     early = earlier_part(market)
     count = len(training.ensemble.rankers)
     assert [r.fingerprint_ for r in training.ensemble.rankers] == [
@@ -179,7 +179,7 @@ def test_rankers_learn_from_the_earlier_part_and_at_last_from_all(
     assert torch.equal(model.policy_.ensemble.rankers[0].item_weights_, whole.item_weights_)
     assert not torch.equal(whole.item_weights_, ease.item_weights_)
     assert model.policy_.ensemble.weights == training.ensemble.weights  # those of unseen feedback
-    assert model.policy_.actor.items.panel is model.policy_.ensemble
+    assert model.policy_.actor.items.ensemble is model.policy_.ensemble
     assert model.fingerprint_ == market.train.fingerprint()
     assert model.policy_.histories.tolist() == market.train.user_counts().tolist()
 
@@ -192,36 +192,36 @@ def test_rankers_that_are_fitted_are_taken_as_they_are(market: Split, small_stro
         Prerequisite("ease:recent"): whole,
         Prerequisite("ease:recent", LogPart.EARLIER): early,
     }
-    training = model.training(FitTask.of(market, fitted=fitted))
+    training = model.training(FitTask.from_split(market, fitted=fitted))
     assert training.ensemble.rankers[0] is early
     model.adopt(training)
     assert model.policy_.ensemble.rankers[0] is whole
     anywhere = config.model_copy(update={"starts": "anywhere"})
-    training = Fcpo(anywhere, seed=1).training(FitTask.of(market, fitted=fitted))
+    training = Fcpo(anywhere, seed=1).training(FitTask.from_split(market, fitted=fitted))
     assert training.ensemble.rankers[0] is whole
 
 
 def test_a_training_begins_with_the_weights_of_unseen_feedback(
     market: Split, small_strong: FcpoConfig
 ):
-    training = Fcpo(small_strong, seed=1).training(FitTask.of(market))
+    training = Fcpo(small_strong, seed=1).training(FitTask.from_split(market))
     episodes, actor = training.episodes, training.actor
     assert isinstance(episodes, SoftmaxEpisodes)
-    assert isinstance(episodes.opening.menus, ScoredCandidates)
+    assert isinstance(episodes.initial.candidate_set, ScoredCandidates)
     assert isinstance(actor.items, EnsembleItems)
     chosen = training.serving.weights  # by lists; one factor makes probabilities of their sum
-    expected = fit_temperature(chosen, episodes.opening.menus, episodes.liked())
+    expected = fit_temperature(chosen, episodes.initial.candidate_set, episodes.liked())
     assert training.ensemble.weights == expected
     assert expected != chosen
     with torch.no_grad():
-        queues = actor.items.remember(episodes.validation.queue)
+        queues = actor.items.encoder_input(episodes.validation.queue)
         rows = rows_of(actor(torch.arange(60), queues), 1)[:, 0]
     wanted = torch.tensor([*expected, 0.0]).expand(60, -1)
     torch.testing.assert_close(rows, wanted, rtol=0, atol=0.1)  # states differ by little
 
 
 def test_the_policy_kept_is_no_worse_than_its_start(market: Split, small_strong: FcpoConfig):
-    training = Fcpo(small_strong, seed=1).training(FitTask.of(market))
+    training = Fcpo(small_strong, seed=1).training(FitTask.from_split(market))
     before = training.episodes.validate()
     list(training.rounds())
     seen = [report.validation for report in training.reports if report.validation is not None]
@@ -234,7 +234,7 @@ def test_rounds_that_change_nothing_do_not_replace_the_start(
     market: Split, small_strong: FcpoConfig
 ):
     training = Fcpo(small_strong.model_copy(update={"kl_limit": 1e-12}), seed=1).training(
-        FitTask.of(market)
+        FitTask.from_split(market)
     )
     list(training.rounds())
     assert training.evaluations_since_best == 2  # after rounds 2 and 4: no better than the start
@@ -243,7 +243,7 @@ def test_rounds_that_change_nothing_do_not_replace_the_start(
 def test_a_served_policy_has_no_price_of_its_own(strong_model: Fcpo, scenario: Scenario):
     actor = strong_model.policy_.actor
     with torch.no_grad():
-        rows = rows_of(actor(torch.arange(60), actor.items.remember(scenario.queue)), 1)
+        rows = rows_of(actor(torch.arange(60), actor.items.encoder_input(scenario.queue)), 1)
     assert (rows[..., -1] == 0).all()
 
 
@@ -252,7 +252,7 @@ def test_a_limit_is_approached_round_by_round(market: Split, small_strong: FcpoC
     config = small_strong.model_copy(
         update={"training_limit": 0.3, "rounds": 12, "patience": 99, "kl_limit": 0.05}
     )
-    training = Fcpo(config, seed=1).training(FitTask.of(market))
+    training = Fcpo(config, seed=1).training(FitTask.from_split(market))
     reports = list(training.rounds())
     assert reports[0].limit == pytest.approx(0.3 * 5)
     assert reports[0].cost > 1.5 * reports[0].limit
@@ -266,7 +266,7 @@ def test_the_limit_counts_slots_by_their_attention(market: Split, small_strong: 
         update={"attention": "log", "list_length": 3, "training_limit": 1.0, "horizon": 2}
     )
     everything = np.ones(market.train.n_items, dtype=bool)
-    report = Fcpo(config, seed=1).training(FitTask.of(market, sensitive=everything)).round()
+    report = Fcpo(config, seed=1).training(FitTask.from_split(market, sensitive=everything)).round()
     assert report.cost == pytest.approx(2 * (1 + 1 / np.log2(3) + 0.5))
     assert report.limit == pytest.approx(report.cost)
 
@@ -275,9 +275,9 @@ def test_a_softmax_over_embeddings_serves_the_level_it_was_trained_for(
     market: Split, small: FcpoConfig
 ):
     config = small.model_copy(update={"policy": "softmax", "alpha_prime": 0.3, "rounds": 2})
-    training = Fcpo(config, seed=1).training(FitTask.of(market))
+    training = Fcpo(config, seed=1).training(FitTask.from_split(market))
     assert isinstance(training.episodes, SoftmaxEpisodes)
-    assert isinstance(training.episodes.opening.menus, CatalogueCandidates)
+    assert isinstance(training.episodes.initial.candidate_set, CatalogueCandidates)
     list(training.rounds())
     model = Fcpo().adopt(training)
     scenario = evaluation_scenario(market, model.queue_length, Protocol.STANDARD)

@@ -246,7 +246,7 @@ def test_rankers_of_a_warm_start_are_fitted_anew_between_rounds(model: Fcpo, mar
 
 
 def weights_of(server: OnlineFcpo) -> torch.Tensor:
-    return server.actor.items.panel.rankers[0].item_weights_
+    return server.actor.items.ensemble.rankers[0].item_weights_
 
 
 def test_a_limit_and_a_floor_hold_together_and_are_both_learned_under(model: Fcpo, market: Split):

@@ -16,7 +16,7 @@ from fairhorizon.rankers.candidates import ScoredCandidates
 from fairhorizon.rankers.ease import Ease
 from fairhorizon.rankers.ensemble import Ensemble
 from fairhorizon.rankers.itemknn import ItemKnn
-from fairhorizon.recommenders.lists.features import EnsembleItems, open_menus
+from fairhorizon.recommenders.lists.features import EnsembleItems, initial_candidates
 from fairhorizon.simulation.dynamics import advance
 from fairhorizon.simulation.feedback import Scenario, evaluation_scenario
 from fairhorizon.vocabulary import Protocol
@@ -47,40 +47,40 @@ def over_embeddings(list_length: int) -> World:
 
 
 @pytest.fixture(scope="module")
-def panel(market: Split) -> Ensemble:
+def ensemble(market: Split) -> Ensemble:
     return Ensemble((Ease().fit(market), ItemKnn().fit(market)), (0.9, 0.6))
 
 
-def over_rankers(list_length: int, panel: Ensemble, market: Split) -> World:
+def over_rankers(list_length: int, ensemble: Ensemble, market: Split) -> World:
     torch.manual_seed(2)
     n = market.train.n_items
     actor = Actor(
         HistoryEncoder(torch.randn(60, 1), torch.randn(n, 3)),
-        EnsembleItems(panel, history=2, candidates=6),
+        EnsembleItems(ensemble, history=2, candidates=6),
         list_length=list_length,
         hidden=(8, 8),
     )
-    start_from(actor, panel, initial_std=1.0)
-    scenario = evaluation_scenario(market, panel.queue_length, Protocol.STANDARD)
+    start_from(actor, ensemble, initial_std=1.0)
+    scenario = evaluation_scenario(market, ensemble.queue_length, Protocol.STANDARD)
     return actor, scenario, torch.from_numpy(market.train.item_counts() > 20)
 
 
 @pytest.fixture(params=["embeddings-1", "embeddings-2", "rankers-1", "rankers-2"])
-def world(request: pytest.FixtureRequest, panel: Ensemble, market: Split) -> World:
+def world(request: pytest.FixtureRequest, ensemble: Ensemble, market: Split) -> World:
     kind, list_length = request.param.split("-")
     if kind == "embeddings":
         return over_embeddings(int(list_length))
-    return over_rankers(int(list_length), panel, market)
+    return over_rankers(int(list_length), ensemble, market)
 
 
 def run(world: World, users: Tensor, *, steps: int, seed: int = 0) -> tuple[Trajectories, Any]:
     actor, scenario, sensitive = world
     attention = torch.tensor([1.0, 0.5, 0.25])[: actor.list_length]
-    opening = open_menus(actor.items, scenario, users, sensitive)
+    initial = initial_candidates(actor.items, scenario, users, sensitive)
     batch = rollout_items(
         actor,
         scenario,
-        opening,
+        initial,
         sensitive,
         steps=steps,
         temperature=TEMPERATURE,
@@ -104,8 +104,8 @@ def test_equals_the_environment_step_by_step(world: World):
         index, lists = batch.state_index[:, t], batch.lists[:, t]
         items = record.candidates.items[index]
         assert torch.equal(batch.state_users[index], USERS)
-        assert torch.equal(batch.state_queues[index], actor.items.remember(state.queue))
-        # what could be chosen is what the menu has and was not shown yet
+        assert torch.equal(batch.state_queues[index], actor.items.encoder_input(state.queue))
+        # what could be chosen is among the candidates and was not shown yet
         at = items.clamp(min=0)
         assert torch.equal(record.open_items[:, t], (items >= 0) & ~state.blocked.gather(1, at))
         assert torch.equal(record.liked[index], (items >= 0) & liked.gather(1, at))
@@ -126,10 +126,10 @@ def test_equals_the_environment_step_by_step(world: World):
     assert batch.state_index.max() >= len(USERS)
 
 
-def test_every_state_has_the_menu_that_the_actor_would_make_there(world: World):
+def test_every_state_has_the_candidates_that_the_actor_would_make_there(world: World):
     actor, scenario, sensitive = world
     batch, _ = run(world, USERS, steps=5)
-    menus = batch.choices.candidates
+    candidate_set = batch.choices.candidates
     state, answers = scenario.begin(USERS)
     seen: set[int] = set()
     for t in range(5):
@@ -138,16 +138,18 @@ def test_every_state_has_the_menu_that_the_actor_would_make_there(world: World):
         seen |= set(index.tolist())
         if fresh:
             rows = torch.tensor(fresh)
-            made = actor.items.menus(USERS[rows], state.queue[rows], state.blocked[rows], sensitive)
-            assert torch.equal(menus.items[index[rows]], made.items)
-            if isinstance(menus, ScoredCandidates):
-                ours = menus.signals[index[rows]][made.items >= 0]
-                torch.testing.assert_close(ours, made.signals[made.items >= 0])
+            made = actor.items.candidate_set(
+                USERS[rows], state.queue[rows], state.blocked[rows], sensitive
+            )
+            assert torch.equal(candidate_set.items[index[rows]], made.items)
+            if isinstance(candidate_set, ScoredCandidates):
+                ours = candidate_set.features[index[rows]][made.items >= 0]
+                torch.testing.assert_close(ours, made.features[made.items >= 0])
         state = advance(state, batch.lists[:, t], answers, sensitive).state
     assert len(seen) > len(USERS)
 
 
-def test_chances_are_those_of_the_policy(world: World):
+def test_probabilities_are_those_of_the_policy(world: World):
     actor, _, _ = world
     batch, _ = run(world, USERS, steps=5)
     record = batch.choices
@@ -184,13 +186,13 @@ def test_same_seed_same_trajectories(world: World):
     assert not torch.equal(first.lists, other.lists)
 
 
-def test_an_opening_of_some_users_is_that_of_all_cut_out(world: World):
+def test_initial_candidates_of_some_users_are_those_of_all_cut_out(world: World):
     actor, scenario, sensitive = world
-    whole = open_menus(actor.items, scenario, torch.arange(12), sensitive)
-    some = whole.of(torch.tensor([4, 9]))
+    whole = initial_candidates(actor.items, scenario, torch.arange(12), sensitive)
+    some = whole.take(torch.tensor([4, 9]))
     assert some.users.tolist() == [4, 9]
-    alone = open_menus(actor.items, scenario, torch.tensor([4, 9]), sensitive)
-    assert torch.equal(some.menus.items, alone.menus.items)
+    alone = initial_candidates(actor.items, scenario, torch.tensor([4, 9]), sensitive)
+    assert torch.equal(some.candidate_set.items, alone.candidate_set.items)
 
 
 def unfolded(batch: Trajectories) -> dict[str, Tensor]:
@@ -200,7 +202,7 @@ def unfolded(batch: Trajectories) -> dict[str, Tensor]:
     return {
         "users": batch.state_users[index],
         "items": record.candidates.items[index],
-        "signals": record.candidates.signals[index],
+        "features": record.candidates.features[index],
         "liked": record.liked[index],
         "sensitive": record.costs[index][..., 0],
         "open": record.open_items,
@@ -209,8 +211,8 @@ def unfolded(batch: Trajectories) -> dict[str, Tensor]:
     }
 
 
-def test_take_and_join_keep_menus_with_their_steps(panel: Ensemble, market: Split):
-    world = over_rankers(2, panel, market)
+def test_take_and_join_keep_candidates_with_their_steps(ensemble: Ensemble, market: Split):
+    world = over_rankers(2, ensemble, market)
     first, second = (run(world, users, steps=3, seed=1)[0] for users in (USERS, USERS[2:5]))
     rows = torch.tensor([6, 1, 1])
     part, whole = unfolded(first.take(rows)), unfolded(first)

@@ -25,7 +25,7 @@ def logs_of(*lengths: int) -> Split:
 
 def test_the_last_fifth_is_unseen_by_hand():
     lengths = (1, 2, 4, 5, 9, 10, 11)
-    begins = where_unseen_begins(UserItems.of(logs_of(*lengths).train))
+    begins = where_unseen_begins(UserItems.from_log(logs_of(*lengths).train))
     assert begins.tolist() == [1, 1, 3, 4, 8, 8, 9]
     without_first_user = UserItems(torch.tensor([0, 0, 3]), torch.tensor([1, 0, 2]), 3)
     assert where_unseen_begins(without_first_user).tolist() == [0, 2]
@@ -41,14 +41,14 @@ def test_the_earlier_part_by_hand():
 
 
 def test_what_is_unseen_is_the_test_part_of_the_earlier_log(market: Split):
-    log = UserItems.of(market.train)
+    log = UserItems.from_log(market.train)
     _, unseen = log.cut(where_unseen_begins(log))
     early = earlier_part(market)
     expected = split(market.train)  # the same rule as for the whole log
     for name in ("train", "validation", "test"):
         ours, theirs = getattr(early, name), getattr(expected, name)
         assert ours.fingerprint() == theirs.fingerprint(), name
-    held_out = UserItems.of(early.test)
+    held_out = UserItems.from_log(early.test)
     for user in range(log.n_users):
         theirs = held_out.items[held_out.indptr[user] : held_out.indptr[user + 1]].tolist()
         ours = unseen.items[unseen.indptr[user] : unseen.indptr[user + 1]].tolist()
@@ -60,12 +60,12 @@ def test_what_is_unseen_is_the_test_part_of_the_earlier_log(market: Split):
     assert not fitted_on & set(zip(users.tolist(), unseen.items.tolist(), strict=True))
 
 
-def random_menus(
-    seed: int, *, users: int = 40, items: int = 12, signals: int = 3
+def random_candidates(
+    seed: int, *, users: int = 40, items: int = 12, features: int = 3
 ) -> tuple[ScoredCandidates, torch.Tensor]:
-    """Users follow the first signal, the second a little, the third not at all."""
+    """Users follow the first feature, the second a little, the third not at all."""
     rng = np.random.default_rng(seed)
-    values = rng.normal(size=(users, items, signals + 1))
+    values = rng.normal(size=(users, items, features + 1))
     values[..., -1] = -1.0 * (rng.random((users, items)) < 0.3)  # the group
     codes = np.where(rng.random((users, items)) < 0.2, -1, np.arange(items))
     pull = 1.5 * values[..., 0] + 0.4 * values[..., 1] + rng.gumbel(size=codes.shape)
@@ -73,20 +73,20 @@ def random_menus(
     rank = np.argsort(np.argsort(-pull, axis=1), axis=1)
     liked = rank < rng.integers(1, 4, users)[:, None]
     liked[:5] = False  # some like nothing
-    menus = ScoredCandidates(torch.from_numpy(codes), torch.from_numpy(values).float())
-    return menus, torch.from_numpy(liked)
+    candidate_set = ScoredCandidates(torch.from_numpy(codes), torch.from_numpy(values).float())
+    return candidate_set, torch.from_numpy(liked)
 
 
-def by_newton(menus: ScoredCandidates, liked: torch.Tensor) -> NDArray[np.float64]:
+def by_newton(candidate_set: ScoredCandidates, liked: torch.Tensor) -> NDArray[np.float64]:
     """The minimum of the mean cross-entropy + RIDGE |w|², user by user in double precision."""
-    values = menus.signals[..., :-1].double().numpy()
+    values = candidate_set.features[..., :-1].double().numpy()
     w = np.zeros(values.shape[2])
     rows = [u for u in range(len(values)) if liked[u].any()]
     for _ in range(30):
         gradient, hessian = 2 * RIDGE * w, 2 * RIDGE * np.eye(len(w))
         for u in rows:
-            x = values[u][(menus.items[u] >= 0).numpy()]
-            target = liked[u][menus.items[u] >= 0].double().numpy()
+            x = values[u][(candidate_set.items[u] >= 0).numpy()]
+            target = liked[u][candidate_set.items[u] >= 0].double().numpy()
             p = np.exp(x @ w - (x @ w).max())
             p /= p.sum()
             mean = p @ x
@@ -99,9 +99,11 @@ def by_newton(menus: ScoredCandidates, liked: torch.Tensor) -> NDArray[np.float6
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_the_weights_are_those_of_newton(seed: int):
-    menus, liked = random_menus(seed)
-    weights = weights_of(menus, liked)
-    assert weights == pytest.approx(by_newton(menus, liked), abs=1e-3)  # of weights around 1
+    candidate_set, liked = random_candidates(seed)
+    weights = weights_of(candidate_set, liked)
+    assert weights == pytest.approx(
+        by_newton(candidate_set, liked), abs=1e-3
+    )  # of weights around 1
     assert len(weights) == 3  # none for the group
     assert weights[0] > 1
     assert max(weights[1:]) < 1
@@ -109,16 +111,16 @@ def test_the_weights_are_those_of_newton(seed: int):
 
 def test_equal_users_count_alike_however_much_they_like():
     """One user's two likes and another's one pull with the same strength."""
-    signals = torch.zeros(2, 3, 2)
-    signals[0, :2, 0] = 1.0  # the first likes what has the signal, both of them
-    signals[1, 0, 0] = 1.0  # the second what does not have it
-    menus = ScoredCandidates(torch.arange(3).repeat(2, 1), signals)
+    features = torch.zeros(2, 3, 2)
+    features[0, :2, 0] = 1.0  # the first likes what has the feature, both of them
+    features[1, 0, 0] = 1.0  # the second what does not have it
+    candidate_set = ScoredCandidates(torch.arange(3).repeat(2, 1), features)
     liked = torch.tensor([[True, True, False], [False, True, False]])
-    (weight,) = weights_of(menus, liked)
+    (weight,) = weights_of(candidate_set, liked)
     # the gradients cancel where 1 - 2 e^w / (2 e^w + 1) = e^w / (e^w + 2), so e^2w = 1
     assert weight == pytest.approx(0, abs=1e-4)
 
 
 def test_without_feedback_all_count_the_same():
-    menus, liked = random_menus(3)
-    assert weights_of(menus, torch.zeros_like(liked)) == (1.0, 1.0, 1.0)
+    candidate_set, liked = random_candidates(3)
+    assert weights_of(candidate_set, torch.zeros_like(liked)) == (1.0, 1.0, 1.0)

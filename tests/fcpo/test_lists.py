@@ -20,7 +20,7 @@ from fairhorizon.histories import UserItems
 from fairhorizon.limits.place_rule import PlaceRule
 from fairhorizon.metrics.fairness import gini
 from fairhorizon.rankers.candidates import ScoredCandidates
-from fairhorizon.recommenders.lists.features import open_menus
+from fairhorizon.recommenders.lists.features import initial_candidates
 from fairhorizon.recommenders.lists.item_lists import GiniTarget, ItemLists
 from fairhorizon.simulation.dynamics import advance
 from fairhorizon.simulation.feedback import Scenario, evaluation_scenario
@@ -36,9 +36,11 @@ def scenario(market: Split, strong_model: Fcpo) -> Scenario:
 
 
 def lists_of(model: Fcpo, share: float, spread: float | None = None) -> ItemLists:
-    chances = ActorProbabilities(model.policy_.actor)
-    evenness = None if spread is None else GiniTarget(spread)
-    return ItemLists(chances, model.sensitive_, model.policy_.histories, PlaceRule(share), evenness)
+    probabilities = ActorProbabilities(model.policy_.actor)
+    gini_target = None if spread is None else GiniTarget(spread)
+    return ItemLists(
+        probabilities, model.sensitive_, model.policy_.histories, PlaceRule(share), gini_target
+    )
 
 
 def share_of(lists: Tensor, sensitive: Tensor) -> float:
@@ -58,8 +60,10 @@ def gini_of(lists: Tensor) -> float:
 @torch.no_grad()
 def offers_of(lists: ItemLists, scenario: Scenario) -> Candidates:
     users = torch.arange(scenario.n_users)
-    menus = open_menus(lists.chances.items, scenario, users, lists.sensitive).menus
-    return lists.candidates(menus, users, scenario.queue, LENGTH)
+    candidate_set = initial_candidates(
+        lists.probabilities.items, scenario, users, lists.sensitive
+    ).candidate_set
+    return lists.candidates(candidate_set, users, scenario.queue, LENGTH)
 
 
 def total_worth(shown: Tensor, offers: Candidates) -> float:
@@ -79,20 +83,20 @@ def test_an_item_is_worth_its_chance_to_be_liked_over_the_ideal(
     users = torch.arange(60)
     state, _ = scenario.begin(users)
     actor = strong_model.policy_.actor
-    menus = actor.items.menus(users, state.queue, state.blocked, lists.sensitive)
-    assert isinstance(menus, ScoredCandidates)
+    candidate_set = actor.items.candidate_set(users, state.queue, state.blocked, lists.sensitive)
+    assert isinstance(candidate_set, ScoredCandidates)
     with torch.no_grad():
         rows = rows_of(actor(users, state.queue[:, -10:]), 1)[:, 0]
     for user in (0, 17, 42):
-        place_of = {item: place for place, item in enumerate(menus.items[user].tolist())}
+        place_of = {item: place for place, item in enumerate(candidate_set.items[user].tolist())}
         names = [item for item in place_of if item >= 0]
-        signals = menus.signals[user, [place_of[item] for item in names], :2].double()
-        chances = (signals @ rows[user, :2].double()).softmax(0)
+        features = candidate_set.features[user, [place_of[item] for item in names], :2].double()
+        probabilities = (features @ rows[user, :2].double()).softmax(0)
         likes = max(1.0, float(strong_model.policy_.histories[user]) / 4)
         whole = int(min(likes, LENGTH))
         gains = [1 / math.log2(k + 2) for k in range(LENGTH)]
         best = sum(gains[:whole]) + (min(likes, LENGTH) - whole) * gains[min(whole, LENGTH - 1)]
-        by_hand = (1 - (1 - chances) ** likes) / best
+        by_hand = (1 - (1 - probabilities) ** likes) / best
         found = dict(zip(offers.codes[user].tolist(), offers.values[user].tolist(), strict=True))
         assert [found[item] for item in names] == pytest.approx(by_hand.tolist(), rel=1e-4)
 
@@ -132,17 +136,19 @@ def test_spread_lists_are_no_more_unequal_than_the_rankers(
     strong_model: Fcpo, scenario: Scenario, share: float
 ):
     users = torch.arange(60)
-    menus = open_menus(
+    candidate_set = initial_candidates(
         strong_model.policy_.actor.items, scenario, users, strong_model.sensitive_
-    ).menus
-    assert isinstance(menus, ScoredCandidates)
-    of_rankers = []
+    ).candidate_set
+    assert isinstance(candidate_set, ScoredCandidates)
+    from_rankers = []
     for signal in range(2):
-        alone = Candidates.checked(menus.items.numpy(), menus.signals[..., signal].numpy())
+        alone = Candidates.checked(
+            candidate_set.items.numpy(), candidate_set.features[..., signal].numpy()
+        )
         rule = GroupRule(PlaceRule(share), strong_model.sensitive_.numpy())
         served = allocate(alone, LimitMatrix.from_rules([rule], LENGTH)).lists
-        of_rankers.append(gini_of(torch.from_numpy(served)))
-    limit = 0.97 * min(of_rankers)
+        from_rankers.append(gini_of(torch.from_numpy(served)))
+    limit = 0.97 * min(from_rankers)
     plain = at_once(lists_of(strong_model, share), scenario)
     spread = at_once(lists_of(strong_model, share, 0.97), scenario)
     assert gini_of(spread) <= limit
@@ -190,27 +196,29 @@ def test_with_feedback_the_share_holds_over_whole_lists(
 
 @torch.no_grad()
 def test_what_is_liked_counts_for_the_next_item(strong_model: Fcpo, scenario: Scenario):
-    """Without a limit every item is the likeliest of the menu of the moment."""
+    """Without a limit every item is the likeliest of the present candidates."""
     actor, sensitive = strong_model.policy_.actor, strong_model.sensitive_
     shown = lists_of(strong_model, 1.0).interactive(scenario, LENGTH)
     state, answers = scenario.begin(torch.arange(60))
-    menus = actor.items.menus(state.users, state.queue, state.blocked, sensitive)
+    candidate_set = actor.items.candidate_set(state.users, state.queue, state.blocked, sensitive)
     hits = 0
     for step in range(LENGTH):
-        rows = rows_of(actor(state.users, actor.items.remember(state.queue)), 1)
-        logits = menus.logits(rows).squeeze(1)
-        closed = (menus.items < 0) | state.blocked.gather(1, menus.items.clamp(min=0))
+        rows = rows_of(actor(state.users, actor.items.encoder_input(state.queue)), 1)
+        logits = candidate_set.logits(rows).squeeze(1)
+        closed = (candidate_set.items < 0) | state.blocked.gather(
+            1, candidate_set.items.clamp(min=0)
+        )
         best = logits.masked_fill(closed, -torch.inf).argmax(1, keepdim=True)
-        assert torch.equal(menus.items.gather(1, best), shown[:, step : step + 1])
+        assert torch.equal(candidate_set.items.gather(1, best), shown[:, step : step + 1])
         outcome = advance(state, shown[:, step : step + 1], answers, sensitive)
         state = outcome.state
         moved = outcome.hits.any(1).nonzero().squeeze(1)
         hits += len(moved)
         if len(moved):
-            fresh = actor.items.menus(
+            fresh = actor.items.candidate_set(
                 state.users[moved], state.queue[moved], state.blocked[moved], sensitive
             )
-            menus.items[moved], menus.signals[moved] = fresh.items, fresh.signals
+            candidate_set.items[moved], candidate_set.features[moved] = fresh.items, fresh.features
     assert hits > 60
     changed = (shown != at_once(lists_of(strong_model, 1.0), scenario)).any(1)
     assert changed.sum() > 20

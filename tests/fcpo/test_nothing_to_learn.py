@@ -12,11 +12,11 @@ from fairhorizon.data.synthetic import synthetic
 from fairhorizon.fcpo.config import FcpoConfig
 from fairhorizon.fcpo.model import Fcpo
 from fairhorizon.fcpo.networks import Actor, HistoryEncoder
-from fairhorizon.fcpo.serving import ActorProbabilities, by_more_than_chance, gain_of_states
+from fairhorizon.fcpo.serving import ActorProbabilities, exceeds_chance, gain_of_states
 from fairhorizon.histories import UserItems
 from fairhorizon.limits.place_rule import PlaceRule
 from fairhorizon.rankers.candidates import ScoredCandidates
-from fairhorizon.recommenders.lists.features import Opening
+from fairhorizon.recommenders.lists.features import InitialCandidates
 from fairhorizon.recommenders.lists.item_lists import ItemLists
 from fairhorizon.recommenders.progress import Listener
 from fairhorizon.simulation.feedback import Scenario
@@ -29,15 +29,15 @@ QUICK = {"warm_start": ("ease", "popularity"), "rounds": 2, "evaluate_every": 1}
 class TwoScores:
     """Two scores and the group of an item, as a policy sees them."""
 
-    n_signals: int = 3
+    n_features: int = 3
     priced: bool = True
-    least_on_menu: float = ITEMS
+    least_per_group: float = ITEMS
 
-    def remember(self, queues: Tensor) -> Tensor:
+    def encoder_input(self, queues: Tensor) -> Tensor:
         return queues
 
 
-def two_kinds(rule_by_user: bool) -> tuple[Actor, ItemLists, Opening, Scenario]:
+def two_kinds(rule_by_user: bool) -> tuple[Actor, ItemLists, InitialCandidates, Scenario]:
     """Users take the best items of one of two rankers; the state tells whose, or nothing does."""
     draw = torch.Generator().manual_seed(0)
     scores = torch.randn(USERS, ITEMS, 2, generator=draw)
@@ -47,28 +47,35 @@ def two_kinds(rule_by_user: bool) -> tuple[Actor, ItemLists, Opening, Scenario]:
     encoder = HistoryEncoder((2.0 * told - 1)[:, None], torch.zeros(ITEMS, 3))
     torch.manual_seed(0)
     actor = Actor(encoder, TwoScores(), list_length=1, hidden=(8, 8))  # type: ignore[arg-type]
-    actor.begin_with([1.0, 1.0, 0.0])
+    actor.start_with_weights([1.0, 1.0, 0.0])
     items = torch.arange(ITEMS).expand(USERS, -1)
-    menus = ScoredCandidates(items, torch.cat([scores, torch.zeros(USERS, ITEMS, 1)], dim=2))
+    candidate_set = ScoredCandidates(
+        items, torch.cat([scores, torch.zeros(USERS, ITEMS, 1)], dim=2)
+    )
     queues = torch.full((USERS, 5), ITEMS)
     taken = UserItems(torch.arange(USERS + 1) * TAKEN, chosen.flatten(), ITEMS)
     group = torch.arange(ITEMS) < ITEMS // 5
     histories = torch.full((USERS,), 20)
     lists = ItemLists(ActorProbabilities(actor), group, histories, PlaceRule(1.0), None)
-    return actor, lists, Opening(torch.arange(USERS), menus), Scenario(queues, taken, None)
+    return (
+        actor,
+        lists,
+        InitialCandidates(torch.arange(USERS), candidate_set),
+        Scenario(queues, taken, None),
+    )
 
 
 def test_states_that_tell_which_ranker_is_right_are_worth_rounds() -> None:
     """With the right ranker alone all 4 items of a user are on top, and so NDCG@4 is 1."""
     gain = gain_of_states(*two_kinds(rule_by_user=True), length=TAKEN, seed=0)
     assert gain.shape == (USERS,)
-    assert by_more_than_chance(gain)
+    assert exceeds_chance(gain)
     assert gain.mean() > 0.25
 
 
 def test_states_that_tell_nothing_are_not() -> None:
     gain = gain_of_states(*two_kinds(rule_by_user=False), length=TAKEN, seed=0)
-    assert not by_more_than_chance(gain)
+    assert not exceeds_chance(gain)
     assert gain.mean() == pytest.approx(0, abs=0.03)
 
 
@@ -82,8 +89,8 @@ def test_the_actor_is_left_as_it_was() -> None:
 def test_chance_is_one_standard_error() -> None:
     """Of 4 users with a deviation of 1, the standard error is 1/2."""
     spread = np.array([1.0, -1.0, 1.0, -1.0])
-    assert by_more_than_chance(spread + 0.51)
-    assert not by_more_than_chance(spread + 0.49)
+    assert exceeds_chance(spread + 0.51)
+    assert not exceeds_chance(spread + 0.49)
 
 
 class Said(Listener):

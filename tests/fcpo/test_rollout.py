@@ -24,7 +24,7 @@ def sets(rng: np.random.Generator, share: float, forbidden: np.ndarray | None = 
     return UserItems(torch.from_numpy(indptr), torch.from_numpy(np.concatenate(chosen)), N_ITEMS)
 
 
-def world(seed: int, list_length: int):
+def market(seed: int, list_length: int):
     """An actor with strong opinions about states, a scenario and the sensitive items."""
     rng = np.random.default_rng(seed)
     past = sets(rng, 0.1)
@@ -70,7 +70,7 @@ def replay(scenario: Scenario, sensitive, user: int, lists, feedback: bool = Tru
 
 @pytest.mark.parametrize(("list_length", "steps"), [(1, 8), (3, 5), (4, 9)])  # 36 > 30 items
 def test_equals_a_slow_replay(list_length, steps):
-    actor, scenario, sensitive = world(list_length, list_length)
+    actor, scenario, sensitive = market(list_length, list_length)
     users = torch.tensor([5, 0, 11, 5, 3, 7])
     batch = rollout(actor, scenario, users, sensitive, steps=steps, generator=generator())
     assert batch.lists.shape == (6, steps, list_length)
@@ -86,7 +86,7 @@ def test_equals_a_slow_replay(list_length, steps):
 
 
 def test_slots_stay_empty_once_every_item_was_shown():
-    actor, scenario, sensitive = world(4, 4)
+    actor, scenario, sensitive = market(4, 4)
     users = torch.arange(N_USERS)
     batch = rollout(actor, scenario, users, sensitive, steps=9, generator=generator())
     for user in range(N_USERS):
@@ -97,7 +97,7 @@ def test_slots_stay_empty_once_every_item_was_shown():
 
 @pytest.mark.parametrize("list_length", [1, 3])
 def test_cached_encodings_equal_encoding_every_state_anew(list_length):
-    actor, scenario, sensitive = world(7, list_length)
+    actor, scenario, sensitive = market(7, list_length)
     batch = rollout(
         actor, scenario, torch.arange(N_USERS), sensitive, steps=6, generator=generator()
     )
@@ -108,18 +108,20 @@ def test_cached_encodings_equal_encoding_every_state_anew(list_length):
     with torch.no_grad():
         for t in range(6):
             index = batch.state_index[:, t]
-            again = Proposal.of(actor(batch.state_users[index], batch.state_queues[index]))
+            again = Proposal.from_outputs(
+                actor(batch.state_users[index], batch.state_queues[index])
+            )
             log_probs = again.log_prob(batch.proposals[:, t])
             torch.testing.assert_close(batch.log_probs[:, t], log_probs, rtol=1e-5, atol=1e-5)
         moved = index >= N_USERS
-        start = Proposal.of(actor(torch.arange(N_USERS), scenario.queue))
+        start = Proposal.from_outputs(actor(torch.arange(N_USERS), scenario.queue))
         stale = start.log_prob(batch.proposals[:, -1])
         assert ((stale - log_probs).abs() > 0.01)[moved].all()  # an old encoding would be noticed
         assert moved.sum() > 5
 
 
 def test_the_sampled_proposals_choose_the_lists():
-    actor, scenario, sensitive = world(8, 2)
+    actor, scenario, sensitive = market(8, 2)
     users = torch.arange(N_USERS)
     batch = rollout(actor, scenario, users, sensitive, steps=4, generator=generator())
     blocked = scenario.begin(users)[0].blocked
@@ -129,7 +131,7 @@ def test_the_sampled_proposals_choose_the_lists():
 
 
 def test_same_seed_same_trajectories_to_the_bit():
-    actor, scenario, sensitive = world(9, 2)
+    actor, scenario, sensitive = market(9, 2)
 
     def run(seed: int) -> Trajectories:
         users = torch.arange(N_USERS)
@@ -145,7 +147,7 @@ def test_same_seed_same_trajectories_to_the_bit():
 @pytest.mark.parametrize(("length", "list_length"), [(6, 1), (7, 3)])
 @pytest.mark.parametrize("sampled", [True, False])
 def test_served_lists_have_no_repeats_and_are_the_same_again(length, list_length, sampled):
-    actor, scenario, sensitive = world(10, list_length)
+    actor, scenario, sensitive = market(10, list_length)
 
     def run(feedback: bool) -> torch.Tensor:
         noise = generator(1) if sampled else None
@@ -163,11 +165,11 @@ def test_served_lists_have_no_repeats_and_are_the_same_again(length, list_length
 
 def test_without_feedback_the_state_stays():
     """Then the mean proposal stays too, and the lists are the items in the order of its scores."""
-    actor, scenario, sensitive = world(11, 1)
+    actor, scenario, sensitive = market(11, 1)
     lists = serve(actor, scenario, sensitive, length=8, generator=None, feedback=False)
     state, _ = scenario.begin(torch.arange(N_USERS))
     with torch.no_grad():
-        W = Proposal.of(actor(state.users, state.queue)).mean
+        W = Proposal.from_outputs(actor(state.users, state.queue)).mean
     scores = (W @ actor.encoder.item_vectors[:-1].T).masked_fill(state.blocked, -torch.inf)
     assert torch.equal(lists, scores.argsort(dim=1, descending=True)[:, :8])
     liked = scenario.positive.mask(torch.arange(N_USERS)).gather(1, lists)
@@ -175,7 +177,7 @@ def test_without_feedback_the_state_stays():
 
 
 def test_with_feedback_the_state_follows_the_hits():
-    actor, scenario, sensitive = world(12, 1)
+    actor, scenario, sensitive = market(12, 1)
     lists = serve(actor, scenario, sensitive, length=6, generator=None, feedback=True)
     blocked = scenario.begin(torch.arange(N_USERS))[0].blocked
     for user, row in enumerate(lists.tolist()):
@@ -183,13 +185,13 @@ def test_with_feedback_the_state_follows_the_hits():
         queues, _, _ = replay(scenario, sensitive, user, steps)
         for queue, item in zip(queues, row, strict=True):
             with torch.no_grad():
-                W = Proposal.of(actor(torch.tensor([user]), torch.tensor([queue]))).mean
+                W = Proposal.from_outputs(actor(torch.tensor([user]), torch.tensor([queue]))).mean
             assert actor.choose(W, blocked[user : user + 1]).item() == item
             blocked[user, item] = True
 
 
 def batch_of(seed: int, rows: int = 7) -> Trajectories:
-    actor, scenario, sensitive = world(13, 2)
+    actor, scenario, sensitive = market(13, 2)
     users = torch.randperm(N_USERS, generator=generator(seed))[:rows]
     return rollout(actor, scenario, users, sensitive, steps=4, generator=generator(seed))
 

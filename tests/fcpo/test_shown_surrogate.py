@@ -13,7 +13,7 @@ from fairhorizon.fcpo.rollouts import Choices, Trajectories
 from fairhorizon.fcpo.surrogates import LARGEST_WEIGHT, shown_surrogate
 from fairhorizon.rankers.candidates import ScoredCandidates
 
-C, SIGNALS, TEMPERATURE, EXPLORE = 4, 3, 0.6, 0.9
+C, FEATURES, TEMPERATURE, EXPLORE = 4, 3, 0.6, 0.9
 REWARDS = torch.tensor([1.0, 0.0, 1.0, 0.0], dtype=torch.float64)
 COSTS = torch.tensor([[1.0, 0.0], [1.0, -1.0], [0.0, 0.0], [0.0, -1.0]], dtype=torch.float64)
 CHARGES = torch.tensor([0.4, 0.4, 0.0, -0.2], dtype=torch.float64)
@@ -24,7 +24,7 @@ def numbers(seed: int, *shape: int) -> Tensor:
 
 
 def one_step(place: int, propensity: float) -> Trajectories:
-    """One user, one step, with item `place` of the menu shown."""
+    """One user, one step, with candidate `place` shown."""
     return Trajectories(
         torch.zeros(1, dtype=torch.long),
         torch.zeros(1, 2, dtype=torch.long),
@@ -35,7 +35,7 @@ def one_step(place: int, propensity: float) -> Trajectories:
         REWARDS[place].view(1, 1),
         COSTS[place].view(1, 1, 2),
         Choices(
-            ScoredCandidates(torch.arange(C)[None], numbers(1, 1, C, SIGNALS)),
+            ScoredCandidates(torch.arange(C)[None], numbers(1, 1, C, FEATURES)),
             COSTS[None],
             torch.ones(1, 1, C, dtype=torch.bool),
             torch.tensor([[[place]]]),
@@ -59,14 +59,14 @@ def surrogate_of(place: int, propensity: float, outputs: Tensor, baseline: Tenso
     )
 
 
-def chances(outputs: Tensor, temperature: float) -> Tensor:
-    logits = numbers(1, 1, C, SIGNALS)[0] @ outputs[0]
+def probabilities(outputs: Tensor, temperature: float) -> Tensor:
+    logits = numbers(1, 1, C, FEATURES)[0] @ outputs[0]
     return ((logits - CHARGES) / temperature).softmax(0)
 
 
 def expected(outputs: Tensor) -> Tensor:
     """(3,) reward and costs of the policy."""
-    return chances(outputs, TEMPERATURE) @ torch.cat([REWARDS[:, None], COSTS], dim=1)
+    return probabilities(outputs, TEMPERATURE) @ torch.cat([REWARDS[:, None], COSTS], dim=1)
 
 
 def gradients(values: Tensor, leaf: Tensor) -> Tensor:
@@ -79,8 +79,8 @@ def predicted(surrogate: Surrogate, outputs: Tensor) -> Tensor:
 
 
 def test_over_all_that_exploration_may_show_the_gradient_is_exact():
-    outputs, baseline = numbers(2, 1, SIGNALS), torch.tensor([0.3, 0.1, -0.2]).double()
-    shown = chances(outputs, EXPLORE)
+    outputs, baseline = numbers(2, 1, FEATURES), torch.tensor([0.3, 0.1, -0.2]).double()
+    shown = probabilities(outputs, EXPLORE)
     leaf = outputs.clone().requires_grad_()
     total = torch.zeros(3, *outputs.shape, dtype=torch.float64)
     for place in range(C):
@@ -94,7 +94,7 @@ def test_over_all_that_exploration_may_show_the_gradient_is_exact():
 @pytest.mark.parametrize("place", range(C))
 def test_costs_are_exact_whatever_was_shown(place: int):
     """Of a large step too; with the expected costs as baseline nothing of the sample is left."""
-    present, other = numbers(3, 1, SIGNALS), numbers(4, 1, SIGNALS)
+    present, other = numbers(3, 1, FEATURES), numbers(4, 1, FEATURES)
     before, after = expected(present), expected(other)
     surrogate = surrogate_of(place, 0.3, present, before)
     torch.testing.assert_close(predicted(surrogate, other)[1:], (after - before)[1:])
@@ -103,19 +103,19 @@ def test_costs_are_exact_whatever_was_shown(place: int):
 
 @pytest.mark.parametrize("place", range(C))
 def test_without_exploration_it_is_the_part_of_the_sum_that_is_known(place: int):
-    present, other = numbers(3, 1, SIGNALS), numbers(4, 1, SIGNALS)
+    present, other = numbers(3, 1, FEATURES), numbers(4, 1, FEATURES)
     baseline = torch.tensor([0.3, 0.0, 0.0]).double()
     surrogate = surrogate_of(place, 1.0, present, baseline)
-    moved = chances(other, TEMPERATURE) - chances(present, TEMPERATURE)
+    moved = probabilities(other, TEMPERATURE) - probabilities(present, TEMPERATURE)
     known = moved[place] * (REWARDS[place] - 0.3)
     assert float(surrogate.evaluate(other).reward) == pytest.approx(float(known))
 
 
 def test_a_rare_item_has_a_largest_weight():
     """By the predicted reward, w (P_new / P - 1) with an advantage of 1."""
-    outputs, baseline = numbers(3, 1, SIGNALS), torch.zeros(3).double()
-    other, present = numbers(4, 1, SIGNALS), float(chances(outputs, TEMPERATURE)[0])
-    ratio = float(chances(other, TEMPERATURE)[0]) / present
+    outputs, baseline = numbers(3, 1, FEATURES), torch.zeros(3).double()
+    other, present = numbers(4, 1, FEATURES), float(probabilities(outputs, TEMPERATURE)[0])
+    ratio = float(probabilities(other, TEMPERATURE)[0]) / present
     for propensity, weight in ((0.5, 2 * present), (1e-6, LARGEST_WEIGHT)):
         surrogate = surrogate_of(0, propensity, outputs, baseline)
         reward = float(surrogate.evaluate(other).reward)
@@ -136,7 +136,7 @@ def several(slots: int) -> tuple[Trajectories, Tensor, Tensor, Tensor]:
     costs = (numbers(10, M, C, 2) > 0).double()
     spent = costs[states, chosen.clamp(min=0)].masked_fill((chosen < 0)[..., None], 0).sum(2)
     record = Choices(
-        ScoredCandidates(items, numbers(11, M, C, SIGNALS)),
+        ScoredCandidates(items, numbers(11, M, C, FEATURES)),
         costs,
         open_items,
         chosen,
@@ -155,14 +155,14 @@ def several(slots: int) -> tuple[Trajectories, Tensor, Tensor, Tensor]:
         record,
     )
     scale = torch.tensor([[1.0, 0.9], [1.0, 0.5], [1.0, 0.5]], dtype=torch.float64) / B
-    return batch, numbers(15, 3, B, T), scale, numbers(16, M, slots * SIGNALS)
+    return batch, numbers(15, 3, B, T), scale, numbers(16, M, slots * FEATURES)
 
 
 def slot_policies(record: Choices, outputs: Tensor, b: int, t: int, state: int) -> list[Tensor]:
     slots = record.chosen.shape[2]
-    rows, left, found = outputs[state].view(slots, SIGNALS), record.open_items[b, t].clone(), []
+    rows, left, found = outputs[state].view(slots, FEATURES), record.open_items[b, t].clone(), []
     for slot in range(slots):
-        logits = record.candidates.signals[state] @ rows[slot] - record.charges[state, slot]
+        logits = record.candidates.features[state] @ rows[slot] - record.charges[state, slot]
         found.append((logits / TEMPERATURE).masked_fill(~left, -torch.inf).softmax(0))
         if record.chosen[b, t, slot] >= 0:
             left[record.chosen[b, t, slot]] = False

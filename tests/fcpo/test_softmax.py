@@ -28,21 +28,21 @@ def logits_of(seed: int, *shape: int) -> Tensor:
 
 def plackett_luce(logits: Tensor, open_items: list[int]) -> dict[tuple[int, ...], float]:
     """The chance of every list, by the definition: logits (K, C), one row a slot."""
-    chances = {}
+    probabilities = {}
     for chosen in itertools.permutations(open_items, len(logits)):
         chance, left = 1.0, list(open_items)
         for slot, place in enumerate(chosen):
             weights = {item: math.exp(float(logits[slot, item])) for item in left}
             chance *= weights[place] / sum(weights.values())
             left.remove(place)
-        chances[chosen] = chance
-    return chances
+        probabilities[chosen] = chance
+    return probabilities
 
 
 def test_one_slot_equals_a_categorical():
     new, old = logits_of(0, 6, 1, 5), logits_of(1, 6, 1, 5)
     everything = torch.ones(6, 1, 5, dtype=torch.bool)
-    ours, before = ItemPolicy.of(new, everything), ItemPolicy.of(old, everything)
+    ours, before = ItemPolicy.from_logits(new, everything), ItemPolicy.from_logits(old, everything)
     theirs, theirs_before = (Categorical(logits=x.squeeze(1)) for x in (new, old))
     chosen = torch.tensor([0, 4, 2, 2, 1, 3])
     torch.testing.assert_close(ours.log_prob(chosen[:, None]), theirs.log_prob(chosen))
@@ -57,13 +57,13 @@ def test_one_slot_equals_a_categorical():
 def test_what_is_closed_has_no_part():
     logits = logits_of(2, 3, 1, 4)
     allowed = torch.tensor([[[True, False, True, True]], [[False] * 3 + [True]], [[False] * 4]])
-    ours = ItemPolicy.of(logits, allowed)
+    ours = ItemPolicy.from_logits(logits, allowed)
     three = Categorical(logits=logits[0, 0, [0, 2, 3]])
     torch.testing.assert_close(ours.probs[0, 0, [0, 2, 3]], three.probs)
     assert ours.probs[0, 0, 1] == 0
     assert ours.probs[1, 0].tolist() == [0, 0, 0, 1]
     assert ours.log_prob(torch.tensor([[2], [3], [-1]])).tolist() == [float(three.logits[1]), 0, 0]
-    other = ItemPolicy.of(logits_of(3, 3, 1, 4), allowed)
+    other = ItemPolicy.from_logits(logits_of(3, 3, 1, 4), allowed)
     divergence = kl_divergence(three, Categorical(logits=logits_of(3, 3, 1, 4)[0, 0, [0, 2, 3]]))
     torch.testing.assert_close(ours.kl_from(other)[0], divergence)
     assert ours.kl_from(other).isfinite().all()
@@ -77,7 +77,9 @@ def test_lists_have_the_chances_of_plackett_and_luce(slots: int):
     assert sum(expected.values()) == pytest.approx(1)
     chosen = torch.tensor(list(expected))
     open_items = torch.tensor([True, True, False, True, True]).expand(len(chosen), 5)
-    policy = ItemPolicy.of(logits.expand(len(chosen), -1, -1), allowed_by_slot(open_items, chosen))
+    policy = ItemPolicy.from_logits(
+        logits.expand(len(chosen), -1, -1), allowed_by_slot(open_items, chosen)
+    )
     wanted = torch.tensor(list(expected.values()), dtype=torch.float64)
     torch.testing.assert_close(policy.log_prob(chosen).exp(), wanted)
 
@@ -91,40 +93,40 @@ def test_the_divergence_of_lists_is_the_expected_sum_over_slots(slots: int):
     chosen = torch.tensor(list(ours))
     allowed = allowed_by_slot(torch.ones(len(chosen), 4, dtype=torch.bool), chosen)
     shape = (len(chosen), -1, -1)
-    policies = [ItemPolicy.of(logits.expand(shape), allowed) for logits in (new, old)]
+    policies = [ItemPolicy.from_logits(logits.expand(shape), allowed) for logits in (new, old)]
     by_list = policies[0].kl_from(policies[1])
-    chances = torch.tensor(list(ours.values()), dtype=torch.float64)
-    assert float(chances @ by_list) == pytest.approx(whole)
+    probabilities = torch.tensor(list(ours.values()), dtype=torch.float64)
+    assert float(probabilities @ by_list) == pytest.approx(whole)
 
 
-def menus_of(kind: str) -> CandidateSet:
+def candidates_of(kind: str) -> CandidateSet:
     items = torch.tensor([[0, 1, 2, 3], [3, -1, 0, 1], [1, 0, 3, 2]])
-    if kind == "signals":
+    if kind == "features":
         return ScoredCandidates(items, logits_of(7, 3, 4, 2))
     return CatalogueCandidates(items, logits_of(8, 4, 2))
 
 
-@pytest.mark.parametrize("kind", ["signals", "catalogue"])
+@pytest.mark.parametrize("kind", ["features", "catalogue"])
 @pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")  # torch.func.hessian
 def test_fisher_is_the_hessian_of_the_divergence(kind: str):
     """In the outputs of an actor; two steps are in the first state, with different items open."""
-    menus, slots, temperature = menus_of(kind), 2, 0.7
+    candidate_set, slots, temperature = candidates_of(kind), 2, 0.7
     outputs = logits_of(9, 3, slots * 2)
     steps = torch.tensor([0, 1, 2, 0])
     chosen = torch.tensor([[0, 2], [0, 3], [3, 1], [1, 0]])
-    open_items = (menus.items >= 0)[steps].clone()
+    open_items = (candidate_set.items >= 0)[steps].clone()
     open_items[3, 3] = False
     allowed = allowed_by_slot(open_items, chosen)
-    old = policy_at(menus, outputs, steps, allowed, temperature)
+    old = policy_at(candidate_set, outputs, steps, allowed, temperature)
 
     def divergence(candidate: Tensor) -> Tensor:
-        return policy_at(menus, candidate, steps, allowed, temperature).kl_from(old).sum()
+        return policy_at(candidate_set, candidate, steps, allowed, temperature).kl_from(old).sum()
 
     hessian = torch.func.hessian(divergence)(outputs).reshape(12, 12)
     tangent = logits_of(10, 3, 4)
-    by_logits = menus.logits(rows_of(tangent, slots))[steps] / temperature
+    by_logits = candidate_set.logits(rows_of(tangent, slots))[steps] / temperature
     by_step = old.fisher(by_logits)
-    pulled = menus.take(steps).pull(by_step).flatten(1) / temperature
+    pulled = candidate_set.take(steps).pull(by_step).flatten(1) / temperature
     product = torch.zeros(3, 4, dtype=torch.float64).index_add(0, steps, pulled)
     expected = (hessian @ tangent.flatten()).view(3, 4)
     torch.testing.assert_close(product, expected, rtol=1e-9, atol=1e-12)
@@ -173,18 +175,18 @@ def test_where_nothing_is_open_nothing_is_drawn():
     assert sorted(drawn[2].tolist()) == [-1, 0, 1]
     assert drawn[2, 2] == -1
     assert open_items.int().tolist() == [[0, 0, 0], [0, 1, 0], [1, 1, 0]]
-    policy = ItemPolicy.of(torch.zeros(3, 3, 3), allowed_by_slot(open_items, drawn))
+    policy = ItemPolicy.from_logits(torch.zeros(3, 3, 3), allowed_by_slot(open_items, drawn))
     expected = torch.tensor([0.0, 0.0, math.log(0.5)])
     torch.testing.assert_close(policy.log_prob(drawn), expected)
 
 
 def test_a_temperature_divides_the_logits():
-    menus = menus_of("signals")
+    candidate_set = candidates_of("features")
     outputs, steps = logits_of(11, 3, 2), torch.tensor([2, 0])
     allowed = torch.ones(2, 1, 4, dtype=torch.bool)
-    policy = policy_at(menus, outputs, steps, allowed, 0.25)
+    policy = policy_at(candidate_set, outputs, steps, allowed, 0.25)
     for row, state in enumerate([2, 0]):
-        logits = menus.signals[state] @ outputs[state] / 0.25
+        logits = candidate_set.features[state] @ outputs[state] / 0.25
         torch.testing.assert_close(policy.probs[row, 0], logits.softmax(0))
 
 
@@ -213,9 +215,9 @@ def test_with_noise_lists_are_shown_as_often_as_their_propensities_say(
     if slots == 2:
         second = noisy[1].scatter(1, first, -torch.inf).argmax(1, keepdim=True)
         lists = torch.cat([first, second], dim=1)
-    chances = propensities(values, lists, temperature).prod(1)
+    probabilities = propensities(values, lists, temperature).prod(1)
     kinds, which, counts = lists.unique(dim=0, return_inverse=True, return_counts=True)
-    expected = torch.zeros(len(kinds)).scatter(0, which, chances)
+    expected = torch.zeros(len(kinds)).scatter(0, which, probabilities)
     assert 2 not in kinds
     assert float(expected.sum()) == pytest.approx(1, abs=1e-3)  # every list was shown
     errors = (expected * (1 - expected) / n).sqrt()

@@ -1,5 +1,5 @@
-"""The softmax policy in the long run: no noise but exploration, whose chances are recorded, and no
-answer read but those to what was shown."""
+"""The softmax policy in the long run: no noise but exploration, whose probabilities are recorded,
+and no answer read but those to what was shown."""
 
 from dataclasses import replace
 
@@ -92,10 +92,10 @@ def test_without_exploration_nothing_is_random(strong_model: Fcpo, market: Split
         server = strong_model.online([PopularityLimit(1.0)], seed=seed)
         state, liked, exposure = begin(strong_model, market)
         with torch.no_grad():
-            queues = server.actor.items.remember(state.queue)
+            queues = server.actor.items.encoder_input(state.queue)
             weights = rows_of(server.actor(state.users, queues), 1)[:, 0]
-            signals = server.actor.items.look(state.users, state.queue, exposure.sensitive)
-            best = signals.scores(weights).masked_fill(state.blocked, -torch.inf).argmax(1)
+            features = server.actor.items.features(state.users, state.queue, exposure.sensitive)
+            best = features.scores(weights).masked_fill(state.blocked, -torch.inf).argmax(1)
         random_state = server.generator.get_state()
         lists, _, _ = course(server, (state, liked, exposure), 3)
         assert torch.equal(lists[0][:, 0], best)
@@ -129,7 +129,7 @@ def test_items_are_shown_as_often_as_their_propensities_say(strong_model: Fcpo, 
         counts.scatter_add_(1, lists, torch.ones(60, 1))
         expected.scatter_(1, lists, server.propensities)  # the same at every draw
     assert not counts[state.blocked].any()
-    chances = [
+    probabilities = [
         chisquare(
             [*ours[often], draws - ours[often].sum()],
             [*draws * theirs[often], draws - draws * theirs[often].sum()],
@@ -138,8 +138,8 @@ def test_items_are_shown_as_often_as_their_propensities_say(strong_model: Fcpo, 
         for ours, theirs in zip(counts.double(), expected.double(), strict=True)
         for often in [draws * theirs > 5]
     ]
-    assert min(chances) > 1e-4  # of 60 users
-    assert 0.05 < sum(chance < 0.3 for chance in chances) / 60 < 0.6  # neither all nor none
+    assert min(probabilities) > 1e-4  # of 60 users
+    assert 0.05 < sum(chance < 0.3 for chance in probabilities) / 60 < 0.6  # neither all nor none
     errors = (expected * (1 - expected) / draws).sqrt()
     far = (counts / draws - expected).abs() > 4.5 * errors
     assert not far[draws * expected > 20].any()
@@ -162,9 +162,9 @@ def test_propensities_of_pairs_are_those_of_plackett_and_luce(
     for user in range(60):
         with torch.no_grad():
             some, queue = state.users[[user]], state.queue[[user]]
-            rows = rows_of(server.actor(some, server.actor.items.remember(queue)), 2)
-            signals = server.actor.items.look(some, queue, exposure.sensitive)
-            logits = [signals.scores(row)[0].double() for row in rows.unbind(1)]
+            rows = rows_of(server.actor(some, server.actor.items.encoder_input(queue)), 2)
+            features = server.actor.items.features(some, queue, exposure.sensitive)
+            logits = [features.scores(row)[0].double() for row in rows.unbind(1)]
         left = (~state.blocked[user]).nonzero().flatten().tolist()
         for k in range(2):
             weight = {i: torch.exp((logits[k][i] - charges[k, i]) / temperature) for i in left}
@@ -254,13 +254,15 @@ def test_the_record_of_the_steps_against_the_run_itself(
     record, fours = found.choices, (torch.arange(80) % 4 == 0).float()
     assert isinstance(record, Choices)
     off_menu = 0
-    for t, (before, lists, outcome, labels, charges, chances) in enumerate(seen):
+    for t, (before, lists, outcome, labels, charges, probabilities) in enumerate(seen):
         index = found.state_index[:, t]
         assert torch.equal(found.state_users[index], before.users)
-        assert torch.equal(found.state_queues[index], server.actor.items.remember(before.queue))
+        assert torch.equal(
+            found.state_queues[index], server.actor.items.encoder_input(before.queue)
+        )
         items = record.candidates.items[index]
         at = items.clamp(min=0)
-        # what was shown is on the menu, once
+        # what was shown is among the candidates, once
         chosen = record.chosen[:, t]
         assert torch.equal(items.gather(1, chosen), lists)
         assert ((items[:, None] == lists[:, :, None]).sum(2) == 1).all()
@@ -269,12 +271,12 @@ def test_the_record_of_the_steps_against_the_run_itself(
         assert torch.equal(record.costs[index], torch.stack([labels[at], -fours[at]], dim=2))
         wanted = charges.float()[:, at].transpose(0, 1)
         torch.testing.assert_close(record.charges[index], wanted)
-        signals = server.actor.items.look(before.users, before.queue, labels.bool())
-        ours = record.candidates.signals[index]
-        for number, values in enumerate(signals.values):
+        features = server.actor.items.features(before.users, before.queue, labels.bool())
+        ours = record.candidates.features[index]
+        for number, values in enumerate(features.values):
             torch.testing.assert_close(ours[:, :, number], values.gather(1, at))
         assert not ours[:, :, -1].any()  # the control alone prices the group
-        assert torch.equal(record.propensities[:, t], chances)
+        assert torch.equal(record.propensities[:, t], probabilities)
         assert torch.equal(found.rewards[:, t], outcome.reward)
         spent = torch.stack([labels[lists].sum(1), -fours[lists].sum(1)], dim=1)
         assert torch.equal(found.costs[:, t], spent)

@@ -15,7 +15,7 @@ from fairhorizon.fcpo.rollouts import Choices, Trajectories
 from fairhorizon.fcpo.surrogates import gaussian_surrogate, softmax_surrogate
 from fairhorizon.rankers.candidates import ScoredCandidates
 
-C, SIGNALS, TEMPERATURE = 4, 3, 0.6
+C, FEATURES, TEMPERATURE = 4, 3, 0.6
 LIKED = torch.tensor([True, False, True, False])
 SENSITIVE = torch.tensor([True, True, False, False])
 
@@ -25,11 +25,11 @@ def numbers(seed: int, *shape: int) -> Tensor:
 
 
 def one_state(chosen: Tensor, attention: Tensor) -> tuple[Trajectories, Choices]:
-    """b trajectories of one step in the same state, with the whole menu open."""
+    """b trajectories of one step in the same state, with all candidates open."""
     b = len(chosen)
     items = torch.tensor([[5, 1, 0, 3]])
     record = Choices(
-        candidates=ScoredCandidates(items, numbers(1, 1, C, SIGNALS)),
+        candidates=ScoredCandidates(items, numbers(1, 1, C, FEATURES)),
         liked=LIKED[None],
         costs=SENSITIVE[None, :, None],
         open_items=torch.ones(b, 1, C, dtype=torch.bool),
@@ -53,37 +53,37 @@ def surrogate_of(
     chosen: Tensor, outputs: Tensor, attention: Tensor, *, baseline: Tensor
 ) -> Surrogate:
     batch, record = one_state(chosen, attention)
-    signals = torch.stack([batch.rewards, batch.costs[..., 0]])
+    features = torch.stack([batch.rewards, batch.costs[..., 0]])
     return softmax_surrogate(
         batch,
         record,
         outputs,
-        signals - baseline[:, None, None],
+        features - baseline[:, None, None],
         torch.full((2, 1), 1 / len(chosen), dtype=torch.float64),
         temperature=TEMPERATURE,
         attention=attention,
     )
 
 
-def chances_of(outputs: Tensor, slots: int) -> dict[tuple[int, ...], Tensor]:
+def probabilities_of(outputs: Tensor, slots: int) -> dict[tuple[int, ...], Tensor]:
     """Plackett-Luce by the definition, for autograd."""
-    means = outputs[0].view(slots, SIGNALS)
-    logits = means @ numbers(1, 1, C, SIGNALS)[0].T / TEMPERATURE
-    chances = {}
+    means = outputs[0].view(slots, FEATURES)
+    logits = means @ numbers(1, 1, C, FEATURES)[0].T / TEMPERATURE
+    probabilities = {}
     for chosen in itertools.permutations(range(C), slots):
         chance = torch.ones((), dtype=torch.float64)
         for slot, place in enumerate(chosen):
             left = [item for item in range(C) if item not in chosen[:slot]]
             chance = chance * logits[slot, left].softmax(0)[left.index(place)]
-        chances[chosen] = chance
-    return chances
+        probabilities[chosen] = chance
+    return probabilities
 
 
 def expected(outputs: Tensor, attention: Tensor) -> Tensor:
     """(2,) expected reward and cost of one list."""
     slots = len(attention)
     total = torch.zeros(2, dtype=torch.float64)
-    for chosen, chance in chances_of(outputs, slots).items():
+    for chosen, chance in probabilities_of(outputs, slots).items():
         places = list(chosen)
         gains = torch.stack([LIKED[places].double(), SENSITIVE[places].double()]) @ attention
         total = total + chance * gains
@@ -116,7 +116,7 @@ def test_attention_by_slot():
 @pytest.mark.parametrize("place", range(C))
 def test_any_sample_gives_the_exact_gradient(place: int):
     """One item a list: what a sample adds is only noise, and with this baseline not even that."""
-    outputs, attention = numbers(2, 1, SIGNALS), torch.ones(1, dtype=torch.float64)
+    outputs, attention = numbers(2, 1, FEATURES), torch.ones(1, dtype=torch.float64)
     baseline = expected(outputs, attention)
     surrogate = surrogate_of(torch.tensor([[place]]), outputs, attention, baseline=baseline)
     found, exact = gradients(surrogate, outputs), exact_gradients(outputs, attention)
@@ -127,9 +127,9 @@ def test_any_sample_gives_the_exact_gradient(place: int):
 @pytest.mark.parametrize("slots", [1, 2, 3])
 def test_over_all_lists_the_gradient_is_exact(slots: int):
     """Each list by its probability: the effect of a slot on later ones is in the sample."""
-    outputs, attention = numbers(3, 1, slots * SIGNALS), log_attention(slots)
+    outputs, attention = numbers(3, 1, slots * FEATURES), log_attention(slots)
     total = torch.zeros(2, *outputs.shape, dtype=torch.float64)
-    for chosen, chance in chances_of(outputs, slots).items():
+    for chosen, chance in probabilities_of(outputs, slots).items():
         baseline = torch.tensor([0.3, -0.2], dtype=torch.float64)  # any
         surrogate = surrogate_of(torch.tensor([chosen]), outputs, attention, baseline=baseline)
         total += chance * gradients(surrogate, outputs)
@@ -138,8 +138,8 @@ def test_over_all_lists_the_gradient_is_exact(slots: int):
 
 def test_samples_agree():
     slots, n = 2, 4000
-    outputs, attention = numbers(4, 1, slots * SIGNALS), log_attention(slots)
-    logits = outputs[0].view(slots, SIGNALS) @ numbers(1, 1, C, SIGNALS)[0].T
+    outputs, attention = numbers(4, 1, slots * FEATURES), log_attention(slots)
+    logits = outputs[0].view(slots, FEATURES) @ numbers(1, 1, C, FEATURES)[0].T
     shape, generator = (n, slots, C), torch.Generator().manual_seed(7)
     chosen = draw(
         (logits / TEMPERATURE).expand(shape), torch.ones(n, C, dtype=torch.bool), generator
@@ -152,7 +152,7 @@ def test_samples_agree():
 
 def test_the_prediction_of_a_large_step_is_exact():
     """With one item a list the immediate part is exact for any policy, not just its gradient."""
-    present, other = numbers(5, 1, SIGNALS), numbers(6, 1, SIGNALS)
+    present, other = numbers(5, 1, FEATURES), numbers(6, 1, FEATURES)
     attention = torch.ones(1, dtype=torch.float64)
     before, after = expected(present, attention), expected(other, attention)
     surrogate = surrogate_of(torch.tensor([[1], [2]]), present, attention, baseline=before)
@@ -168,19 +168,19 @@ B, T, M = 3, 2, 4
 
 
 def several(slots: int) -> tuple[Trajectories, Choices, Tensor, Tensor, Tensor]:
-    """Trajectories with made-up menus; advantages and scales of reward and cost; outputs."""
+    """Trajectories with made-up candidates; advantages and scales of reward and cost; outputs."""
     generator = torch.Generator().manual_seed(11)
     index = torch.tensor([[0, 0], [1, 3], [2, 2]])
     items = torch.tensor([[0, 1, 2, 3], [4, -1, 0, 2], [3, 1, 0, 2], [-1, 1, 2, 4]])
-    record_menus = ScoredCandidates(items, numbers(12, M, C, SIGNALS))
+    record_candidates = ScoredCandidates(items, numbers(12, M, C, FEATURES))
     open_items = (items >= 0)[index].clone()
     open_items[0, 1, 2] = False  # shown in the first step
-    outputs = numbers(13, M, slots * SIGNALS)
-    means = outputs.view(M, slots, SIGNALS)
-    logits = (record_menus.logits(means) / TEMPERATURE)[index]
+    outputs = numbers(13, M, slots * FEATURES)
+    means = outputs.view(M, slots, FEATURES)
+    logits = (record_candidates.logits(means) / TEMPERATURE)[index]
     chosen = draw(logits.flatten(0, 1), open_items.flatten(0, 1), generator).view(B, T, slots)
     record = Choices(
-        record_menus,
+        record_candidates,
         liked=(liked := (torch.rand(M, C, generator=generator) < 0.4) & (items >= 0)),
         costs=((torch.rand(M, C, generator=generator) < 0.4) & (items >= 0))[:, :, None],
         open_items=open_items,
@@ -207,11 +207,11 @@ def several(slots: int) -> tuple[Trajectories, Choices, Tensor, Tensor, Tensor]:
 def slot_policies(record: Choices, outputs: Tensor, b: int, t: int, state: int) -> list[Tensor]:
     """(C,) probabilities of every slot of a step, the earlier slots filled as they were."""
     slots = record.chosen.shape[2]
-    means = outputs[state].view(slots, SIGNALS)
+    means = outputs[state].view(slots, FEATURES)
     left = record.open_items[b, t].clone()
     found = []
     for slot in range(slots):
-        logits = record.candidates.signals[state] @ means[slot] / TEMPERATURE
+        logits = record.candidates.features[state] @ means[slot] / TEMPERATURE
         found.append(logits.masked_fill(~left, -torch.inf).softmax(0))
         left[record.chosen[b, t, slot]] = False
     return found
@@ -293,8 +293,8 @@ def gaussian_batch() -> tuple[Trajectories, Tensor]:
     earlier, present = 0.3 * numbers(20, M, 6), 0.3 * numbers(21, M, 6)
     index = torch.tensor([[0, 0], [1, 3], [2, 2]])
     generator = torch.Generator().manual_seed(3)
-    proposals = Proposal.of(earlier)[index.flatten()].sample(generator)
-    log_probs = Proposal.of(earlier).log_prob(proposals, index.flatten())
+    proposals = Proposal.from_outputs(earlier)[index.flatten()].sample(generator)
+    log_probs = Proposal.from_outputs(earlier).log_prob(proposals, index.flatten())
     batch = Trajectories(
         torch.arange(M),
         torch.zeros(M, 2, dtype=torch.long),

@@ -37,7 +37,7 @@ def test_a_round_draws_a_proposal_a_step_and_one_order_of_states() -> None:
     """Nothing else takes from the generator, so that the same seed keeps giving the same model."""
     data = split(synthetic(37, 50, 16, seed=5).interactions)
     config = FcpoConfig.preset("paper", rounds=1, pmf=MfConfig(dim=4, max_epochs=1), horizon=2)
-    training = Fcpo(config).training(FitTask.of(data))
+    training = Fcpo(config).training(FitTask.from_split(data))
     training.round()
     expected = torch.Generator().manual_seed(0)
     for _ in range(2):
@@ -51,10 +51,10 @@ def test_a_resumed_training_goes_on_bit_for_bit(
     market: Split, small: FcpoConfig, tmp_path: Path, buffer_rounds: int
 ) -> None:
     config = small.model_copy(update={"buffer_rounds": buffer_rounds, "alpha_prime": 0.3})
-    whole = Fcpo(config, seed=4).training(FitTask.of(market))
+    whole = Fcpo(config, seed=4).training(FitTask.from_split(market))
     list(whole.rounds())
 
-    half = Fcpo(config, seed=4).training(FitTask.of(market))
+    half = Fcpo(config, seed=4).training(FitTask.from_split(market))
     for _ in range(3):
         half.round()
     half.save(tmp_path / "checkpoint")
@@ -70,7 +70,7 @@ def test_a_resumed_training_goes_on_bit_for_bit(
 def test_a_checkpoint_is_refused_on_other_data(
     market: Split, small: FcpoConfig, tmp_path: Path
 ) -> None:
-    Fcpo(small).training(FitTask.of(market)).save(tmp_path / "checkpoint")
+    Fcpo(small).training(FitTask.from_split(market)).save(tmp_path / "checkpoint")
     other = split(synthetic(60, 80, 20, seed=4).interactions)
     with pytest.raises(ModelError, match="trained on other data"):
         Training.load(tmp_path / "checkpoint", other, CPU)
@@ -80,7 +80,7 @@ def test_a_checkpoint_with_a_setting_of_before_is_refused(
     market: Split, small: FcpoConfig, tmp_path: Path
 ) -> None:
     file = tmp_path / "checkpoint"
-    Fcpo(small).training(FitTask.of(market)).save(file)
+    Fcpo(small).training(FitTask.from_split(market)).save(file)
     tensors, description = load_model(file, KIND)
     description["config"]["group_price"] = False
     save_model(file, KIND, tensors, description)
@@ -91,7 +91,7 @@ def test_a_checkpoint_with_a_setting_of_before_is_refused(
 def test_a_resumed_training_may_go_on_for_longer_but_not_otherwise(
     market: Split, small: FcpoConfig
 ) -> None:
-    training = Fcpo(small).training(FitTask.of(market))
+    training = Fcpo(small).training(FitTask.from_split(market))
     training.extend(small.model_copy(update={"rounds": 9}))
     assert training.config.rounds == 9
     with pytest.raises(ConfigError, match="gamma_r, kl_limit cannot change"):
@@ -103,13 +103,13 @@ def test_stops_after_five_evaluations_without_a_better_one(
 ) -> None:
     # A trust region this small changes nothing: every evaluation sees the same lists.
     config = small.model_copy(update={"rounds": 100, "kl_limit": 1e-12, "evaluate_every": 1})
-    training = Fcpo(config, seed=1).training(FitTask.of(market))
+    training = Fcpo(config, seed=1).training(FitTask.from_split(market))
     assert len(list(training.rounds())) == 1 + config.patience
     assert training.finished
 
 
 def test_the_policy_kept_is_the_best_that_keeps_the_limit(market: Split, small: FcpoConfig) -> None:
-    training = Fcpo(small).training(FitTask.of(market))
+    training = Fcpo(small).training(FitTask.from_split(market))
     kept = weights(training)
     within = RoundReport(1, 1.0, 2.0, 2.0, 0.0, "inside", 1.0, 0.10, 0.0)
     training._keep_best(within)
@@ -128,7 +128,7 @@ def test_cost_and_limit_are_discounted_alike(market: Split, small: FcpoConfig) -
     # With every item sensitive each step costs K: the discounted cost is the limit at alpha' = 1.
     config = small.model_copy(update={"gamma_c": 0.5, "list_length": 2})
     everything = np.ones(market.train.n_items, dtype=bool)
-    report = Fcpo(config).training(FitTask.of(market, sensitive=everything)).round()
+    report = Fcpo(config).training(FitTask.from_split(market, sensitive=everything)).round()
     assert report.cost == pytest.approx(2 * (1 + 0.5 + 0.25 + 0.125 + 0.0625))
     assert report.limit == pytest.approx(report.cost)
 
@@ -172,13 +172,13 @@ def test_an_exhausted_catalogue_leaves_empty_slots(market: Split, small: FcpoCon
 def test_too_few_items_for_an_episode_is_said(market: Split, small: FcpoConfig) -> None:
     config = small.model_copy(update={"horizon": 30, "list_length": 3})
     with pytest.raises(ConfigError, match="30 lists of 3 need more than the 80 items"):
-        Fcpo(config).training(FitTask.of(market))
+        Fcpo(config).training(FitTask.from_split(market))
 
 
 def test_a_resumed_training_knows_how_long_nothing_was_better(
     market: Split, small: FcpoConfig, tmp_path: Path
 ) -> None:
-    training = Fcpo(small).training(FitTask.of(market))
+    training = Fcpo(small).training(FitTask.from_split(market))
     for value in (0.1, 0.05, 0.07):
         training._keep_best(RoundReport(1, 1.0, 2.0, 2.0, 0.0, "inside", 1.0, value))
     training.save(tmp_path / "checkpoint")
@@ -210,7 +210,7 @@ def test_what_everybody_earns_at_a_step_changes_no_update(market: Split, small: 
     """Rewards are held against the mean of their step, so that time alone teaches nothing."""
     thetas = []
     for extra in (0.0, 5.0):
-        training = Fcpo(small, seed=1).training(FitTask.of(market))
+        training = Fcpo(small, seed=1).training(FitTask.from_split(market))
         fresh = training.episodes.generate(torch.Generator().manual_seed(0))
         earned = fresh.rewards + extra * torch.arange(small.horizon)
         before = weights(training).clone()

@@ -45,7 +45,7 @@ def test_predictions_equal_importance_sampling_by_torch(
     market: Split, small: FcpoConfig, gap: float
 ) -> None:
     config = small.model_copy(update={"gamma_r": 0.9, "gamma_c": 0.5})
-    training = Fcpo(config, seed=1).training(FitTask.of(market))
+    training = Fcpo(config, seed=1).training(FitTask.from_split(market))
     batch, old, update = updated(training, gap)
     with torch.no_grad():
         new = distribution(training, batch)
@@ -70,7 +70,7 @@ def test_predictions_equal_importance_sampling_by_torch(
 
 def test_the_gap_decides_the_case_and_the_cost_follows(market: Split, small: FcpoConfig) -> None:
     updates = {
-        gap: updated(Fcpo(small, seed=1).training(FitTask.of(market)), gap)[2]
+        gap: updated(Fcpo(small, seed=1).training(FitTask.from_split(market)), gap)[2]
         for gap in (-100.0, 0.0, 100.0)
     }
     assert updates[-100.0].case is Case.INSIDE
@@ -84,7 +84,7 @@ def test_the_gap_decides_the_case_and_the_cost_follows(market: Split, small: Fcp
 def test_nothing_acceptable_leaves_the_actor_as_it_was(market: Split, small: FcpoConfig) -> None:
     # One attempt at a full step, where the true KL divergence exceeds its quadratic model.
     config = small.model_copy(update={"kl_limit": 50.0, "line_search_attempts": 1})
-    training = Fcpo(config, seed=1).training(FitTask.of(market))
+    training = Fcpo(config, seed=1).training(FitTask.from_split(market))
     before = FlatActor(training.actor).theta
     _, _, update = updated(training, -1e6)
     assert update.fraction == 0

@@ -1,4 +1,4 @@
-"""The warm start: signals and menus by hand, a model that survives its file."""
+"""The warm start: features and candidates by hand, a model that survives its file."""
 
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ def plain(market: Split, *names: str, seed: int = 0, fitted: Fitted = NOTHING_FI
 
 
 @pytest.fixture(scope="module")
-def panel(market: Split) -> Ensemble:
+def ensemble(market: Split) -> Ensemble:
     return plain(market, "ease", "popularity")
 
 
@@ -55,71 +55,73 @@ def test_standardised_by_hand():
     assert torch.allclose(standardised(scores), torch.tensor([[-third, 0, third], [0, 0, 0]]))
 
 
-def test_a_score_is_the_weighted_sum_of_signals_less_the_price_of_the_group(panel: Ensemble):
-    users, n = torch.arange(4), len(panel.rankers[0].tensors()["item_weights"])
-    queue = torch.randint(n, (4, panel.queue_length), generator=torch.Generator().manual_seed(1))
+def test_a_score_is_the_weighted_sum_of_features_less_the_price_of_the_group(ensemble: Ensemble):
+    users, n = torch.arange(4), len(ensemble.rankers[0].tensors()["item_weights"])
+    queue = torch.randint(n, (4, ensemble.queue_length), generator=torch.Generator().manual_seed(1))
     sensitive = torch.arange(n) % 3 == 0
-    signals = EnsembleFeatures(panel, users, queue, sensitive)
+    features = EnsembleFeatures(ensemble, users, queue, sensitive)
     weights = torch.tensor([[1.0, 0.5, 2.0], [0.0, 1.0, 0.0], [2.0, 0.0, -1.0], [1.0, 1.0, 0.0]])
-    z = [standardised(ranker.scores(users, queue)) for ranker in panel.rankers]
+    z = [standardised(ranker.scores(users, queue)) for ranker in ensemble.rankers]
     by_hand = weights[:, :1] * z[0] + weights[:, 1:2] * z[1] - weights[:, 2:] * sensitive
-    assert torch.allclose(signals.scores(weights), by_hand, atol=1e-6)
+    assert torch.allclose(features.scores(weights), by_hand, atol=1e-6)
 
-    signals.relabel(~sensitive)  # what enters the group is dearer at once
-    moved = signals.scores(weights) - by_hand
+    features.relabel(~sensitive)  # what enters the group is dearer at once
+    moved = features.scores(weights) - by_hand
     price = weights[:, 2:]
     assert torch.allclose(moved, price * sensitive - price * ~sensitive, atol=1e-6)
 
     rows = torch.tensor([2])
-    signals.relabel(sensitive)
-    signals.refresh(rows, users[rows], queue[:1])
-    again = EnsembleFeatures(panel, users[rows], queue[:1], sensitive).scores(weights[rows])
-    assert torch.allclose(signals.scores(weights)[rows], again, atol=1e-6)
+    features.relabel(sensitive)
+    features.refresh(rows, users[rows], queue[:1])
+    again = EnsembleFeatures(ensemble, users[rows], queue[:1], sensitive).scores(weights[rows])
+    assert torch.allclose(features.scores(weights)[rows], again, atol=1e-6)
     others = torch.tensor([0, 1, 3])
-    assert torch.allclose(signals.scores(weights)[others], by_hand[others], atol=1e-6)
+    assert torch.allclose(features.scores(weights)[others], by_hand[others], atol=1e-6)
 
 
-def test_the_same_rankers_with_other_weights(panel: Ensemble, market: Split):
-    assert max(panel.weights) == 1.0
-    weighed = panel.weighed((0.5, 2.0))
+def test_the_same_rankers_with_other_weights(ensemble: Ensemble, market: Split):
+    assert max(ensemble.weights) == 1.0
+    weighed = ensemble.weighed((0.5, 2.0))
     assert weighed.weights == (0.5, 2.0)
-    assert weighed.rankers == panel.rankers
+    assert weighed.rankers == ensemble.rankers
     again = weighed.refitted(market)  # other objects, the same numbers
     assert again.weights == (0.5, 2.0)
-    assert again.rankers[0] is not panel.rankers[0]
-    assert torch.equal(again.rankers[0].item_weights_, panel.rankers[0].item_weights_)
+    assert again.rankers[0] is not ensemble.rankers[0]
+    assert torch.equal(again.rankers[0].item_weights_, ensemble.rankers[0].item_weights_)
 
 
-def test_rankers_are_fitted_under_the_seed_of_the_panel(market: Split):
+def test_rankers_are_fitted_under_the_seed_of_the_ensemble(market: Split):
     (ranker,) = plain(market, "mf", seed=3).rankers
     assert ranker.seed == 3
     assert torch.equal(ranker.user_vectors_, RANKERS["mf"](seed=3).fit(market).user_vectors_)
 
 
-def actor_over(panel: Ensemble, market: Split, **changes: Any) -> Actor:
-    items = EnsembleItems(panel, **{"history": 3, "candidates": 3, **changes})
+def actor_over(ensemble: Ensemble, market: Split, **changes: Any) -> Actor:
+    items = EnsembleItems(ensemble, **{"history": 3, "candidates": 3, **changes})
     encoder = HistoryEncoder(torch.zeros(60, 1), torch.zeros(market.train.n_items, 3))
     torch.manual_seed(0)
     actor = Actor(encoder, items, list_length=2, hidden=(4, 4))
-    start_from(actor, panel, initial_std=1e-6)
+    start_from(actor, ensemble, initial_std=1e-6)
     return actor
 
 
-def test_an_actor_begins_with_the_weights_of_the_panel_and_no_price(panel: Ensemble, market: Split):
-    actor = actor_over(panel.weighed((0.5, 2.0)), market)
+def test_an_actor_begins_with_the_weights_of_the_ensemble_and_no_price(
+    ensemble: Ensemble, market: Split
+):
+    actor = actor_over(ensemble.weighed((0.5, 2.0)), market)
     users, queues = torch.arange(5), torch.full((5, 3), market.train.n_items)
     with torch.no_grad():
         rows = rows_of(actor(users, queues), 2)
         expected = torch.tensor([0.5, 2.0, 0.0]).expand(5, 2, 3)
         torch.testing.assert_close(rows, expected, rtol=0, atol=1e-5)
-        actor.begin_with((3.0, -1.0, NO_PRICE))
+        actor.start_with_weights((3.0, -1.0, NO_PRICE))
         rows = rows_of(actor(users, queues), 2)
         expected = torch.tensor([3.0, -1.0, 0.0]).expand(5, 2, 3)
         torch.testing.assert_close(rows, expected, rtol=0, atol=1e-5)
 
 
-def test_without_its_price_an_actor_has_the_same_weights(panel: Ensemble, market: Split):
-    actor = actor_over(panel, market)
+def test_without_its_price_an_actor_has_the_same_weights(ensemble: Ensemble, market: Split):
+    actor = actor_over(ensemble, market)
     users, queues = torch.arange(5), torch.randint(80, (5, 3))
     with torch.no_grad():
         for parameter in actor.parameters():
@@ -133,34 +135,36 @@ def test_without_its_price_an_actor_has_the_same_weights(panel: Ensemble, market
 
 
 @pytest.mark.parametrize("priced", [True, False])
-def test_a_menu_holds_what_some_ranker_puts_first_in_its_group(
-    panel: Ensemble, market: Split, priced: bool
+def test_candidates_hold_what_some_ranker_puts_first_in_its_group(
+    ensemble: Ensemble, market: Split, priced: bool
 ):
-    actor = actor_over(panel, market, priced=priced)
-    scenario = evaluation_scenario(market, panel.queue_length, Protocol.STANDARD)
+    actor = actor_over(ensemble, market, priced=priced)
+    scenario = evaluation_scenario(market, ensemble.queue_length, Protocol.STANDARD)
     users = torch.tensor([7, 0, 31])
     state, _ = scenario.begin(users)
     sensitive = torch.arange(market.train.n_items) % 4 == 0
-    menus = actor.items.menus(users, state.queue, state.blocked, sensitive)
-    signals = [standardised(ranker.scores(users, state.queue)) for ranker in panel.rankers]
-    assert menus.items.shape == (3, 12)  # two rankers, two groups, three of each
+    candidate_set = actor.items.candidate_set(users, state.queue, state.blocked, sensitive)
+    features = [standardised(ranker.scores(users, state.queue)) for ranker in ensemble.rankers]
+    assert candidate_set.items.shape == (3, 12)  # two rankers, two groups, three of each
     for row in range(3):
         expected = set()
-        for values in signals:
+        for values in features:
             for group in (sensitive, ~sensitive):
                 open_items = (group & ~state.blocked[row]).nonzero().squeeze(1).tolist()
                 expected |= set(sorted(open_items, key=lambda i: -float(values[row, i]))[:3])
-        items = menus.items[row].tolist()
+        items = candidate_set.items[row].tolist()
         assert sorted(item for item in items if item >= 0) == sorted(expected)
         for place, item in enumerate(items):
             if item >= 0:
                 group = -float(sensitive[item]) if priced else 0.0
-                numbers = [float(values[row, item]) for values in signals]
-                assert menus.signals[row, place].tolist() == [*numbers, group]
+                numbers = [float(values[row, item]) for values in features]
+                assert candidate_set.features[row, place].tolist() == [*numbers, group]
 
 
-def test_the_encoder_looks_at_the_last_items_only(panel: Ensemble, market: Split):
-    assert actor_over(panel, market).items.remember(torch.arange(10).view(2, 5)).tolist() == [
+def test_the_encoder_looks_at_the_last_items_only(ensemble: Ensemble, market: Split):
+    assert actor_over(ensemble, market).items.encoder_input(
+        torch.arange(10).view(2, 5)
+    ).tolist() == [
         [2, 3, 4],
         [7, 8, 9],
     ]
@@ -168,9 +172,9 @@ def test_the_encoder_looks_at_the_last_items_only(panel: Ensemble, market: Split
 
 def test_a_fitted_ranker_is_taken_as_it_is(market: Split):
     ease = RANKERS["ease"]().fit(market)
-    panel = plain(market, "ease", fitted={Prerequisite("ease"): ease})
-    assert panel.rankers[0] is ease
-    assert panel.weights == (1.0,)
+    ensemble = plain(market, "ease", fitted={Prerequisite("ease"): ease})
+    assert ensemble.rankers[0] is ease
+    assert ensemble.weights == (1.0,)
 
 
 @pytest.mark.parametrize("feedback", [False, True])

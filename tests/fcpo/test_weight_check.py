@@ -14,7 +14,7 @@ from fairhorizon.fcpo.networks import NO_PRICE
 from fairhorizon.fcpo.serving import VALIDATION_LENGTH, ActorProbabilities, better_weights
 from fairhorizon.limits.place_rule import PlaceRule
 from fairhorizon.recommenders.interactive import listed_ndcg
-from fairhorizon.recommenders.lists.features import open_menus, some_users
+from fairhorizon.recommenders.lists.features import initial_candidates, some_users
 from fairhorizon.recommenders.lists.item_lists import ItemLists
 from fairhorizon.simulation.feedback import Scenario, validation_scenario
 from fairhorizon.vocabulary import Protocol
@@ -22,19 +22,21 @@ from fairhorizon.vocabulary import Protocol
 
 def weighed(model: Fcpo, weights: tuple[float, ...]) -> ItemLists:
     actor = copy.deepcopy(model.policy_.actor)
-    actor.settle_on([*weights, NO_PRICE])
+    actor.fix_weights([*weights, NO_PRICE])
     lists = model._lists()
-    return replace(lists, chances=ActorProbabilities(actor))
+    return replace(lists, probabilities=ActorProbabilities(actor))
 
 
 def ndcg(lists: ItemLists, model: Fcpo, validation: Scenario) -> float:
     """Of the lists at the limit of the training, as the policy of `lists` makes them."""
     users = torch.arange(validation.n_users)
-    menus = open_menus(lists.chances.items, validation, users, lists.sensitive).menus
+    candidate_set = initial_candidates(
+        lists.probabilities.items, validation, users, lists.sensitive
+    ).candidate_set
     rule = PlaceRule(model.config.limit_in_training)
     limited = replace(lists, rule=rule, spread=None)
     with torch.no_grad():
-        shown = limited.from_menus(menus, users, validation.queue, VALIDATION_LENGTH)
+        shown = limited.from_candidates(candidate_set, users, validation.queue, VALIDATION_LENGTH)
     return listed_ndcg(shown, users, validation)
 
 
@@ -51,9 +53,9 @@ def few_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_chance_makes_of_a_mean_by_hand() -> None:
     """A mean of 1/2 with a deviation of 1/2: over four users the error is 1/4, so 1/5 is chance."""
     gains = np.array([0.0, 1.0, 1.0, 0.0])
-    assert serving.by_more_than_chance(gains)
-    assert serving.by_more_than_chance(gains - 0.24)
-    assert not serving.by_more_than_chance(gains - 0.26)
+    assert serving.exceeds_chance(gains)
+    assert serving.exceeds_chance(gains - 0.24)
+    assert not serving.exceeds_chance(gains - 0.26)
 
 
 @pytest.mark.usefixtures("few_will_do")
@@ -91,7 +93,7 @@ def test_only_so_many_users_are_asked(strong_model: Fcpo, market: Split) -> None
     assert all_users.tolist() == list(range(validation.n_users))
 
 
-def test_lists_longer_than_the_menus_of_the_training_are_full(
+def test_lists_longer_than_the_candidates_of_the_training_are_full(
     strong_model: Fcpo, market: Split
 ) -> None:
     """12 candidates of either group and two rankers are at most 24 outside the group of 16."""

@@ -125,7 +125,7 @@ def test_lists_that_grow_count_at_their_places() -> None:
     """Two lists of two, made in two steps, with item 0 (popular) at places 1 and 2."""
     exposure = GrowingLists(POPULAR, n_users=2, length=2)
     exposure.add(torch.tensor([[0], [1]]))
-    assert exposure.begun(2).tolist() == [[0], [1]]
+    assert exposure.list_prefix(2).tolist() == [[0], [1]]
     exposure.add(torch.tensor([[2], [0]]))
     assert exposure.at_place.tolist() == [[1, 1, 0, 0, 0], [1, 0, 1, 0, 0]]
     (weighed,) = [step_limit(one, fixed=True) for one in bound("popular<=0.5;weights=1,0.5")]

@@ -159,14 +159,16 @@ def test_items_are_the_best_by_inner_product_without_repeats(seed: int, share: f
 
 
 def test_the_noise_is_a_share_of_the_proposals_own_size() -> None:
-    proposal = Proposal.of(
+    proposal = Proposal.from_outputs(
         list_actor(noise=0.3)(torch.arange(3), torch.randint(N_ITEMS, (3, HISTORY)))
     )
     sizes = proposal.mean.square().mean(1).sqrt()
     torch.testing.assert_close(
         proposal.log_std.exp(), 0.3 * sizes[:, None].expand_as(proposal.mean)
     )
-    still = Proposal.of(list_actor(noise=0.0)(torch.arange(3), torch.full((3, HISTORY), 1)))
+    still = Proposal.from_outputs(
+        list_actor(noise=0.0)(torch.arange(3), torch.full((3, HISTORY), 1))
+    )
     assert torch.equal(still.sample(generator()), still.mean)
 
 
@@ -235,7 +237,7 @@ def test_an_episode_is_a_chain_of_states_with_the_hits_as_reward(
     market: Split, logged: float
 ) -> None:
     config = SMALL.model_copy(update={"logged": logged, "users_per_round": 20})
-    items = UserItems.of(market.train)
+    items = UserItems.from_log(market.train)
     torch.manual_seed(0)
     vectors = torch.randn(items.n_users, 8), torch.randn(items.n_items, 8)
     sensitive = torch.zeros(items.n_items, dtype=torch.bool)
@@ -293,7 +295,7 @@ def test_lists_hold_no_history_and_never_repeat(
     lists = fitted.recommend(scenario, length=11, feedback=feedback)
     assert lists.shape == (60, 11)
     assert lists.dtype == np.int64
-    known = UserItems.of(market.train, market.validation).mask(torch.arange(60)).numpy()
+    known = UserItems.from_log(market.train, market.validation).mask(torch.arange(60)).numpy()
     assert all(len(set(row)) == 11 for row in lists.tolist())
     assert not np.take_along_axis(known, lists, axis=1).any()
     free = fitted.recommend(evaluation_scenario(market, 3, Protocol.PAPER), length=11)
@@ -347,7 +349,7 @@ def test_without_validation_items_the_last_training_items_stand_in() -> None:
     parts = split(log([0, 1, 2], [1, 0], [2, 1, 0, 3], [3]))
     bare = Split(parts.train, parts.validation.take([]), parts.test)
     scenario = held_out(bare, SMALL)
-    train = UserItems.of(bare.train)
+    train = UserItems.from_log(bare.train)
     counts = train.indptr.diff()
     assert torch.equal(scenario.positive.indptr.diff(), counts.clamp(max=1))
     assert torch.equal(scenario.positive.items, train.items[train.indptr[1:][counts > 0] - 1])

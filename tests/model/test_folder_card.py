@@ -82,7 +82,7 @@ def test_the_cut_and_the_columns_are_kept(tmp_path: Path) -> None:
 
 def test_a_run_is_read_as_it_was_written(market: Split, small: FcpoConfig, tmp_path: Path) -> None:
     model = Fcpo(small.model_copy(update={"rounds": 1}), seed=3)
-    training = model.training(FitTask.of(market))
+    training = model.training(FitTask.from_split(market))
     training.round()
     run, spec = ModelFolder(tmp_path / "new" / "run"), DataSpec(source="synthetic", ties=4)
     run.write(model.adopt(training), spec)
@@ -99,7 +99,7 @@ def test_a_run_is_read_as_it_was_written(market: Split, small: FcpoConfig, tmp_p
     assert card["rounds"][0]["reward"] == training.reports[0].reward
     assert "seconds" not in card["rounds"][0]
     assert np.array_equal(run.recommender().sensitive_, training.sensitive)
-    resumed = model.training(FitTask.of(market, checkpoint=run.folder, resume=True))
+    resumed = model.training(FitTask.from_split(market, checkpoint=run.folder, resume=True))
     assert resumed.reports == training.reports
 
 

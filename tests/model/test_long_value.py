@@ -138,7 +138,7 @@ def test_small_blocks_of_users_stand_where_large_ones_do(shop, long_model, answe
     found = replay.learn_from_answers(model, log, record, away=5)
     for user in ("c0", "c17", "stranger"):
         one, other = (
-            some.standing_of([user], torch.zeros(1)) for some in (found, long_model.retention)
+            some.responses_of([user], torch.zeros(1)) for some in (found, long_model.retention)
         )
         assert torch.equal(one.churn(), other.churn())
 

@@ -38,7 +38,7 @@ def test_a_half_step_solves_every_users_normal_equations(
     log = market.train.take(market.train.users != 17)  # a user without items
     alpha, l2, dim = 2.5, 0.3, 6
     vectors = torch.randn(log.n_items, dim, generator=torch.Generator().manual_seed(0))
-    solved = least_squares(UserItems.of(log), vectors, alpha, l2)
+    solved = least_squares(UserItems.from_log(log), vectors, alpha, l2)
     v = vectors.double().numpy()
     for user, taken in enumerate(matrix(log)):
         confidence = np.diag(1 + alpha * taken)
@@ -54,7 +54,7 @@ def test_the_objective_falls_and_is_no_worse_than_implicits() -> None:
     parts = split(synthetic(150, 100, 25, seed=4).interactions)
     taken = matrix(parts.train)
     alpha, l2, dim, epochs = 3.0, 1.5, 5, 30
-    own = UserItems.of(parts.train)
+    own = UserItems.from_log(parts.train)
     values = []
     for number in range(1, epochs + 1):
         config = AlsConfig(dim=dim, alpha=alpha, l2=l2, max_epochs=number, patience=epochs)
@@ -110,7 +110,7 @@ def test_finds_two_worlds() -> None:
     users, items = np.array(rows).T
     parts = split(from_arrays(users, items))
     model = Als(AlsConfig(dim=2, l2=1.0)).fit(parts)
-    queue = UserItems.of(parts.train).last(model.queue_length)
+    queue = UserItems.from_log(parts.train).last(model.queue_length)
     scores = model.scores(torch.arange(60), queue)
     own = torch.arange(60)[:, None] % 2 == torch.arange(40) % 2
     assert scores[own].mean() > 0.2

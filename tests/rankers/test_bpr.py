@@ -30,7 +30,7 @@ def in_own_block(scores: Tensor) -> Tensor:
 
 
 def training(parts: Split, config: BprConfig) -> BprTraining:
-    return BprTraining(UserItems.of(parts.train), config, torch.Generator().manual_seed(3))
+    return BprTraining(UserItems.from_log(parts.train), config, torch.Generator().manual_seed(3))
 
 
 @pytest.mark.parametrize("biases", [True, False])
@@ -106,8 +106,8 @@ def test_what_is_stored_scores_the_same() -> None:
 
 def test_who_took_everything_teaches_nothing_and_is_ranked_all_the_same() -> None:
     parts = blocks()
-    everything = torch.cat([torch.arange(30), UserItems.of(parts.train).items])
-    pointers = torch.cat([torch.tensor([0]), UserItems.of(parts.train).indptr + 30])
+    everything = torch.cat([torch.arange(30), UserItems.from_log(parts.train).items])
+    pointers = torch.cat([torch.tensor([0]), UserItems.from_log(parts.train).indptr + 30])
     taken = UserItems(pointers, everything, 30)  # user 0 took all, then come those of the blocks
     state = BprTraining(taken, BprConfig(dim=2, l2=0.0), torch.Generator().manual_seed(0))
     before = state.table[0].clone()

@@ -1,4 +1,4 @@
-"""What a policy over items chooses from: by hand, and both kinds of menus against each other."""
+"""What a policy over items chooses from: by hand, and both kinds of candidate sets compared."""
 
 import torch
 from hypothesis import given, settings
@@ -9,17 +9,17 @@ from fairhorizon.histories import TableSets
 from fairhorizon.rankers.candidates import CatalogueCandidates, ScoredCandidates, best_of_groups
 
 ITEMS = torch.tensor([[2, -1, 0], [1, 3, -1]])
-SIGNALS = torch.tensor(
+FEATURES = torch.tensor(
     [[[1.0, 0.0], [9.0, 9.0], [2.0, -1.0]], [[0.0, 1.0], [1.0, 1.0], [5.0, 5.0]]]
 )
 
 
-def test_a_logit_is_a_row_of_weights_times_the_signals_of_an_item():
+def test_a_logit_is_a_row_of_weights_times_the_features_of_an_item():
     weights = torch.tensor([[[3.0, 1.0]], [[-1.0, 2.0]]])
-    menus = ScoredCandidates(ITEMS, SIGNALS)
-    assert menus.logits(weights).tolist() == [[[3.0, 36.0, 5.0]], [[2.0, 1.0, 5.0]]]
+    candidate_set = ScoredCandidates(ITEMS, FEATURES)
+    assert candidate_set.logits(weights).tolist() == [[[3.0, 36.0, 5.0]], [[2.0, 1.0, 5.0]]]
     by_logits = torch.tensor([[[1.0, 0.0, 2.0]], [[1.0, -1.0, 0.0]]])
-    assert menus.pull(by_logits).tolist() == [[[5.0, -2.0]], [[-1.0, 0.0]]]
+    assert candidate_set.pull(by_logits).tolist() == [[[5.0, -2.0]], [[-1.0, 0.0]]]
 
 
 def test_pull_is_the_transpose_of_logits():
@@ -30,16 +30,16 @@ def test_pull_is_the_transpose_of_logits():
         return torch.randn(*shape, generator=generator, dtype=torch.float64)
 
     items = torch.arange(5).expand(4, 5)
-    for menus in (
+    for candidate_set in (
         ScoredCandidates(items, numbers(4, 5, 3)),
         CatalogueCandidates(items, numbers(5, 3)),
     ):
         w, u = numbers(4, 2, 3), numbers(4, 2, 5)
-        left, right = (u * menus.logits(w)).sum(), (menus.pull(u) * w).sum()
+        left, right = (u * candidate_set.logits(w)).sum(), (candidate_set.pull(u) * w).sum()
         torch.testing.assert_close(left, right)
 
 
-def test_a_catalogue_is_a_menu_with_the_same_signals_in_every_state():
+def test_a_catalogue_has_candidates_with_the_same_features_in_every_state():
     generator = torch.Generator().manual_seed(1)
     items, vectors = torch.arange(6).repeat(4, 1), torch.randn(6, 3, generator=generator)
     catalogue, plain = (
@@ -54,12 +54,12 @@ def test_a_catalogue_is_a_menu_with_the_same_signals_in_every_state():
 def test_a_catalogue_may_have_other_groups_in_every_state():
     generator = torch.Generator().manual_seed(2)
     vectors, blocked = torch.randn(6, 3, generator=generator), torch.zeros(2, 6, dtype=torch.bool)
-    signals = ItemVectors(vectors, torch.arange(6) < 2)
-    items = signals.on_menus(torch.arange(2), TableSets(blocked), 1)
+    features = ItemVectors(vectors, torch.arange(6) < 2)
+    items = features.candidate_items(torch.arange(2), TableSets(blocked), 1)
     shown = torch.tensor([[3], [0]])
-    before = signals.offer(items, shown)
-    signals.relabel(torch.arange(6) > 2)
-    after = signals.offer(items, shown)
+    before = features.with_shown(items, shown)
+    features.relabel(torch.arange(6) > 2)
+    after = features.with_shown(items, shown)
     assert isinstance(before, CatalogueCandidates)
     joined = CatalogueCandidates.join([before, after])
     labels = torch.stack([torch.arange(6) < 2] * 2 + [torch.arange(6) > 2] * 2)
@@ -70,18 +70,21 @@ def test_a_catalogue_may_have_other_groups_in_every_state():
     torch.testing.assert_close(joined.pull(u), plain.pull(u))
     some = torch.tensor([3, 0])
     torch.testing.assert_close(joined.take(some).logits(w[some]), plain.logits(w)[some])
-    free = ItemVectors(vectors).offer(items, shown)
+    free = ItemVectors(vectors).with_shown(items, shown)
     torch.testing.assert_close(free.logits(w[:2, :, :3]), w[:2, :, :3] @ vectors.T)
 
 
 def test_take_and_join():
-    first, second = ScoredCandidates(ITEMS, SIGNALS), ScoredCandidates(ITEMS[:1] + 1, -SIGNALS[:1])
+    first, second = (
+        ScoredCandidates(ITEMS, FEATURES),
+        ScoredCandidates(ITEMS[:1] + 1, -FEATURES[:1]),
+    )
     joined = ScoredCandidates.join([first, second])
     assert joined.items.tolist() == [[2, -1, 0], [1, 3, -1], [3, 0, 1]]
-    assert torch.equal(joined.signals, torch.cat([SIGNALS, -SIGNALS[:1]]))
+    assert torch.equal(joined.features, torch.cat([FEATURES, -FEATURES[:1]]))
     taken = joined.take(torch.tensor([2, 0, 2]))
     assert taken.items[:, 0].tolist() == [3, 2, 3]
-    assert taken.signals[:, 0, 0].tolist() == [-1.0, 1.0, -1.0]
+    assert taken.features[:, 0, 0].tolist() == [-1.0, 1.0, -1.0]
 
     vectors = torch.randn(4, 2)
     catalogue = CatalogueCandidates(ITEMS, vectors)
@@ -98,28 +101,28 @@ def test_an_actor_over_embeddings_may_choose_all_that_is_not_blocked():
     sensitive = torch.tensor([True, False, False, True])
     users, queues = torch.tensor([0, 2]), torch.zeros(2, 3, dtype=torch.long)
 
-    def menus(priced: bool) -> CatalogueCandidates:
+    def candidate_set(priced: bool) -> CatalogueCandidates:
         actor = Actor(
             encoder, EmbeddedItems(encoder, priced), list_length=2, hidden=(4, 4), initial_std=1.0
         )
         outputs = actor(users, queues)
         assert outputs.shape == (2, 2 * 2 * (2 + priced))
-        found = actor.items.menus(users, queues, blocked, sensitive)
+        found = actor.items.candidate_set(users, queues, blocked, sensitive)
         assert isinstance(found, CatalogueCandidates)
         return found
 
-    assert menus(priced=False).items.tolist() == [[0, -1, 2, 3], [-1, 1, 2, -1]]
-    assert torch.equal(menus(priced=False).vectors, vectors)
-    assert torch.equal(menus(priced=True).vectors[:, :2], vectors)
-    assert menus(priced=True).vectors[:, 2].tolist() == [-1.0, 0.0, 0.0, -1.0]
+    assert candidate_set(priced=False).items.tolist() == [[0, -1, 2, 3], [-1, 1, 2, -1]]
+    assert torch.equal(candidate_set(priced=False).vectors, vectors)
+    assert torch.equal(candidate_set(priced=True).vectors[:, :2], vectors)
+    assert candidate_set(priced=True).vectors[:, 2].tolist() == [-1.0, 0.0, 0.0, -1.0]
 
 
 def test_a_price_is_what_an_item_of_the_group_loses():
     vectors, weights = torch.eye(3), torch.tensor([[1.0, 2.0, 3.0, 0.5]])
-    signals = ItemVectors(vectors, torch.tensor([True, False, True]))
-    assert signals.scores(weights).tolist() == [[0.5, 2.0, 2.5]]
-    signals.relabel(torch.tensor([False, True, False]))
-    assert signals.scores(weights).tolist() == [[1.0, 1.5, 3.0]]
+    features = ItemVectors(vectors, torch.tensor([True, False, True]))
+    assert features.scores(weights).tolist() == [[0.5, 2.0, 2.5]]
+    features.relabel(torch.tensor([False, True, False]))
+    assert features.scores(weights).tolist() == [[1.0, 1.5, 3.0]]
     assert torch.equal(vectors, torch.eye(3))
     free = ItemVectors(vectors)
     free.relabel(torch.tensor([True, True, True]))  # no price, no effect

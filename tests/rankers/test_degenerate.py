@@ -52,7 +52,7 @@ def test_it_fits_and_scores_or_says_what_is_missing(method, log) -> None:
             fit(method, parts)
         return
     ranker = fit(method, parts)
-    queue = UserItems.of(parts.train, parts.validation).last(max(1, ranker.queue_length))
+    queue = UserItems.from_log(parts.train, parts.validation).last(max(1, ranker.queue_length))
     scores = ranker.scores(torch.arange(parts.train.n_users), queue)
     assert scores.shape == (parts.train.n_users, parts.train.n_items)
     assert scores.isfinite().all()

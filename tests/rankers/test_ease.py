@@ -69,7 +69,7 @@ def test_pairs_count_by_their_distance(market: Split, half_life: float | None) -
         for i, first in enumerate(items):
             for j, second in enumerate(items):
                 expected[first, second] += 2 ** (-abs(i - j) / half_life) if half_life else 1
-    counts = co_counts(UserItems.of(log), half_life, longest_history(market))
+    counts = co_counts(UserItems.from_log(log), half_life, longest_history(market))
     np.testing.assert_allclose(counts, expected, atol=1e-5)
     assert np.linalg.eigvalsh(counts.double()).min() > -1e-4
 

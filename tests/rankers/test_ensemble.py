@@ -81,12 +81,13 @@ def test_a_useless_ranker_is_dropped(fit: FittedEnsemble) -> None:
 def test_the_sum_is_no_worse_than_the_best_ranker_on_what_it_was_chosen_on(
     parts: Split, fit: FittedEnsemble
 ) -> None:
-    later = LaterPart.of_training(parts, STANDARD, seed=0)
-    last = LaterPart.of(parts, UserItems.of(parts.validation), STANDARD, seed=0)
+    later = LaterPart.from_training(parts, STANDARD, seed=0)
+    last = LaterPart.from_split(parts, UserItems.from_log(parts.validation), STANDARD, seed=0)
     whole = [type(draft)(draft.config).fit(parts) for draft in DRAFTS]
     earlier = [type(draft)(draft.config).fit(later.split) for draft in DRAFTS]
     shortlists = [
-        Shortlists.of_rankers(rankers, part) for part, rankers in ((last, whole), (later, earlier))
+        Shortlists.from_rankers(rankers, part)
+        for part, rankers in ((last, whole), (later, earlier))
     ]
 
     def ndcg(weights: Tensor) -> float:
@@ -245,8 +246,8 @@ def test_recency_is_that_of_the_rankers_with_a_weight(
 def test_figures_are_over_both_parts(market: Split) -> None:
     """What came later in training, and validation: every user of either counts once."""
     fit = fit_ensemble([Popularity()], EnsembleTask(market, STANDARD, 0))
-    later = LaterPart.of_training(market, STANDARD, seed=0)
-    last = LaterPart.of(market, UserItems.of(market.validation), STANDARD, seed=0)
+    later = LaterPart.from_training(market, STANDARD, seed=0)
+    last = LaterPart.from_split(market, UserItems.from_log(market.validation), STANDARD, seed=0)
     values = torch.cat([part.ndcg(Popularity().fit(part.split)) for part in (last, later)])
     assert fit.tried[0].ndcg == pytest.approx(float(values.mean()), rel=1e-6)
     assert fit.whole.summary[1] == "rankers, by weight: popularity 1"

@@ -25,7 +25,7 @@ QUICK = ('warm_start=["ease:recent"]', "rounds=0", "candidates=10", "spread=none
 
 @pytest.fixture(scope="module")
 def part() -> LaterPart:
-    return LaterPart.of_training(split(load(MARKET)), Protocol.STANDARD, seed=0)
+    return LaterPart.from_training(split(load(MARKET)), Protocol.STANDARD, seed=0)
 
 
 def test_what_is_given_is_never_changed_and_the_rest_is_chosen(part: LaterPart) -> None:
@@ -71,9 +71,9 @@ def test_what_is_given_is_the_same_after_a_file() -> None:
 def settings_of_ease(model: object) -> RecentEaseConfig:
     """Of the ranker that a stored model serves with."""
     assert isinstance(model, Fcpo)
-    panel = model.policy_.ensemble
-    assert panel is not None
-    (ease,) = panel.rankers
+    ensemble = model.policy_.ensemble
+    assert ensemble is not None
+    (ease,) = ensemble.rankers
     assert isinstance(ease.config, RecentEaseConfig)
     return ease.config
 

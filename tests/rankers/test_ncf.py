@@ -58,7 +58,7 @@ def test_scores_are_those_of_single_pairs(at_once: int, monkeypatch: pytest.Monk
 def test_the_loss_is_cross_entropy_and_the_penalty_of_every_example() -> None:
     config = NcfConfig(dim=3, widths=(4, 3, 2), l2=0.2, negatives=1)
     generator = torch.Generator().manual_seed(1)
-    training = NcfTraining(UserItems.of(blocks().train), config, generator)
+    training = NcfTraining(UserItems.from_log(blocks().train), config, generator)
     p = {name: tensor.detach() for name, tensor in training.parameters.items()}
     users, items = torch.tensor([3, 3]), torch.tensor([[1, 4], [5, 4]])
     expected = 0.0

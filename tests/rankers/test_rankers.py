@@ -61,7 +61,7 @@ def fitted(parts: Split) -> dict[str, Ranker[Any]]:
 
 
 def queue_of(parts: Split, length: int) -> Tensor:
-    return UserItems.of(parts.train, parts.validation).last(length)
+    return UserItems.from_log(parts.train, parts.validation).last(length)
 
 
 def all_scores(ranker: Ranker[Any], parts: Split, longer: int = 0) -> Tensor:

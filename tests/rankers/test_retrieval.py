@@ -1,4 +1,4 @@
-"""Candidates looked up by vectors: the same items and signals as scores of all items give."""
+"""Candidates looked up by vectors: the same items and features as scores of all items give."""
 
 import pytest
 import torch
@@ -46,7 +46,7 @@ def als(parts: Split) -> Als:
 
 
 @pytest.fixture(scope="module")
-def world(parts: Split, als: Als) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def market(parts: Split, als: Als) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Users, queues, blocked items and the group."""
     scenario = evaluation_scenario(parts, als.queue_length, Protocol.STANDARD)
     state = scenario.state(torch.arange(scenario.n_users))
@@ -74,10 +74,10 @@ def test_products_of_vectors_are_the_scores_up_to_a_number_per_user(
     products = fitted.user_vectors(users, queue) @ items.T
     scores = fitted.scores(users, queue).detach()
     torch.testing.assert_close(standardised(products), standardised(scores), atol=2e-4, rtol=1e-3)
-    signals = VectorSearch.of(fitted).signals(
+    features = VectorSearch.from_ranker(fitted).features(
         fitted.user_vectors(users, queue), torch.arange(400).expand(20, -1)
     )
-    torch.testing.assert_close(signals, standardised(scores), atol=2e-4, rtol=1e-3)
+    torch.testing.assert_close(features, standardised(scores), atol=2e-4, rtol=1e-3)
 
 
 def test_a_ranker_without_vectors_says_so(parts: Split) -> None:
@@ -86,33 +86,33 @@ def test_a_ranker_without_vectors_says_so(parts: Split) -> None:
     with pytest.raises(TypeError, match="scores of ease are no products"):
         ease.user_vectors(torch.arange(1), torch.zeros(1, 1, dtype=torch.int64))
     with pytest.raises(ValueError, match="scores of ease are no products"):
-        VectorSearch.of(ease)
+        VectorSearch.from_ranker(ease)
 
 
-def test_in_all_clusters_the_best_of_both_groups_are_found(als: Als, world) -> None:
-    users, queue, blocked, group = world
-    search = VectorSearch.of(als, probes=1000)
+def test_in_all_clusters_the_best_of_both_groups_are_found(als: Als, market) -> None:
+    users, queue, blocked, group = market
+    search = VectorSearch.from_ranker(als, probes=1000)
     found = search.best(als.user_vectors(users, queue), blocked, group, COUNT)
     exact = best_of_groups([als.scores(users, queue)], blocked, group, COUNT)
     assert torch.equal(found.sort(1).values, exact.sort(1).values)
     assert not blocked.gather(1, found).any()
 
 
-def test_where_clusters_have_too_few_items_all_are_scored(als: Als, world) -> None:
-    users, queue, _, group = world
+def test_where_clusters_have_too_few_items_all_are_scored(als: Als, market) -> None:
+    users, queue, _, group = market
     blocked = torch.zeros(len(users), 400, dtype=torch.bool)
     blocked[0, : 400 - 12] = True  # twelve are left, three of them in the group
-    search = VectorSearch.of(als, probes=1)
+    search = VectorSearch.from_ranker(als, probes=1)
     found = search.best(als.user_vectors(users, queue), blocked, group, COUNT)
     exact = best_of_groups([als.scores(users, queue)], blocked, group, COUNT)
     assert set(found[0].tolist()) == set(exact[0].tolist())
     assert found.shape == exact.shape
 
 
-def test_clusters_are_doubled_until_nearly_all_are_found(als: Als, world) -> None:
-    search, recall = searched(als, *world, COUNT)
+def test_clusters_are_doubled_until_nearly_all_are_found(als: Als, market) -> None:
+    search, recall = searched(als, *market, COUNT)
     assert recall.probes == search.probes
-    assert recall.share >= candidates.AIM or search.probes >= search.clusters(world[3])
+    assert recall.share >= candidates.AIM or search.probes >= search.clusters(market[3])
     assert str(Recall(16, 0.9951, 9)) == (
         "99.5 % of its best items are found by FAISS in 16 clusters (recall on 9 users)"
     )
@@ -121,9 +121,9 @@ def test_clusters_are_doubled_until_nearly_all_are_found(als: Als, world) -> Non
     )
 
 
-def test_recall_is_the_share_of_the_exact_items(als: Als, world, monkeypatch) -> None:
+def test_recall_is_the_share_of_the_exact_items(als: Als, market, monkeypatch) -> None:
     """In the first 8 clusters, counted by hand."""
-    users, queue, blocked, group = world
+    users, queue, blocked, group = market
     monkeypatch.setattr(candidates, "AIM", 0.0)  # the first answer is good enough
     search, recall = searched(als, users, queue, blocked, group, COUNT)
     assert search.probes == 8
@@ -134,23 +134,23 @@ def test_recall_is_the_share_of_the_exact_items(als: Als, world, monkeypatch) ->
     assert recall.users == len(users)
 
 
-def test_menus_have_the_same_items_and_signals(als: Als, parts: Split, world) -> None:
-    users, queue, blocked, group = world
+def test_candidates_have_the_same_items_and_features(als: Als, parts: Split, market) -> None:
+    users, queue, blocked, group = market
     rankers = (Ease().fit(parts), als)
     exact = EnsembleItems(Ensemble(rankers, (1.0, 1.0)), 5, COUNT)
-    search = VectorSearch.of(als, probes=1000)
+    search = VectorSearch.from_ranker(als, probes=1000)
     quick = EnsembleItems(Ensemble(rankers, (1.0, 1.0), searches=(None, search)), 5, COUNT)
-    one, two = (view.menus(users, queue, blocked, group) for view in (exact, quick))
+    one, two = (view.candidate_set(users, queue, blocked, group) for view in (exact, quick))
     for row in range(len(users)):
-        mine, theirs = (_by_item(menus, row) for menus in (one, two))
+        mine, theirs = (_by_item(candidate_set, row) for candidate_set in (one, two))
         assert mine.keys() == theirs.keys()
-        for item, signals in mine.items():
-            torch.testing.assert_close(theirs[item], signals, atol=2e-5, rtol=1e-4)
+        for item, features in mine.items():
+            torch.testing.assert_close(theirs[item], features, atol=2e-5, rtol=1e-4)
 
 
-def _by_item(menus: ScoredCandidates, row: int) -> dict[int, Tensor]:
-    pairs = zip(menus.items[row].tolist(), menus.signals[row], strict=True)
-    return {item: signals for item, signals in pairs if item >= 0}
+def _by_item(candidate_set: ScoredCandidates, row: int) -> dict[int, Tensor]:
+    pairs = zip(candidate_set.items[row].tolist(), candidate_set.features[row], strict=True)
+    return {item: features for item, features in pairs if item >= 0}
 
 
 class Stages(Listener):

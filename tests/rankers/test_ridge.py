@@ -78,7 +78,7 @@ def test_coefficients_are_those_of_a_regression_over_all_prefixes(config, seed):
 def test_scores_are_the_state_times_the_coefficients(config):
     log = log_of(7)
     model = Ridge(config).fit(Split(log, log.take([]), log.take([])))
-    queue = UserItems.of(log).last(model.queue_length)
+    queue = UserItems.from_log(log).last(model.queue_length)
     scores = model.scores(torch.arange(log.n_users), queue)
     for user, items in enumerate(sequences_of(log)):
         state = state_of(items, log.n_items, config)
@@ -89,17 +89,17 @@ def test_scores_are_the_state_times_the_coefficients(config):
 @pytest.mark.parametrize("features", [12, 5])
 def test_one_interaction_added_is_the_same_as_counting_from_scratch(config, features):
     log = log_of(3)
-    histories = UserItems.of(log)
+    histories = UserItems.from_log(log)
     scales = Ridge(config).scales
     numbers = frequent(histories, features)
     sequences = sequences_of(log)
     for user in (0, 4, 9):
         history, item = sequences[user][:-1], int(sequences[user][-1])
         last = np.flatnonzero(log.users == user)[-1]
-        shorter = UserItems.of(log.take(np.arange(len(log)) != last))
-        counts = LagCounts.of(shorter, scales, numbers, torch.float64)
+        shorter = UserItems.from_log(log.take(np.arange(len(log)) != last))
+        counts = LagCounts.from_histories(shorter, scales, numbers, torch.float64)
         counts.add(torch.tensor(history), item)
-        whole = LagCounts.of(histories, scales, numbers, torch.float64)
+        whole = LagCounts.from_histories(histories, scales, numbers, torch.float64)
         torch.testing.assert_close(counts.gram, whole.gram)
         torch.testing.assert_close(counts.target, whole.target)
         torch.testing.assert_close(counts.following, whole.following)

@@ -1,4 +1,4 @@
-"""The sampled softmax against the whole one: chances, exact cases and the mean over many draws."""
+"""The sampled softmax against the whole one: probabilities, exact cases, means of many draws."""
 
 import pytest
 import torch
@@ -12,7 +12,7 @@ from fairhorizon.rankers.training import (
     ROWS_AT_ONCE,
     ItemSample,
     ItemSampler,
-    inclusion_chances,
+    inclusion_probabilities,
     sampled_softmax_loss,
 )
 
@@ -29,9 +29,9 @@ def leaves(rows: int, n_items: int, scale: float = 1.0) -> list[Tensor]:
 def test_chances_by_hand() -> None:
     """Of weights 6 1 1 1 1 two items: the first is certain, the others share what is left."""
     weights = torch.tensor([1.0, 6, 1, 1, 1], dtype=torch.float64)
-    assert inclusion_chances(weights, 2).tolist() == [0.25, 1, 0.25, 0.25, 0.25]
-    assert inclusion_chances(weights, 5).tolist() == [1] * 5
-    assert inclusion_chances(weights, 9).tolist() == [1] * 5
+    assert inclusion_probabilities(weights, 2).tolist() == [0.25, 1, 0.25, 0.25, 0.25]
+    assert inclusion_probabilities(weights, 5).tolist() == [1] * 5
+    assert inclusion_probabilities(weights, 9).tolist() == [1] * 5
 
 
 @settings(deadline=None)  # a first call may be slow
@@ -65,7 +65,7 @@ def test_items_are_drawn_as_often_as_their_chance_says() -> None:
             sample = sampler.draw()
             drawn[sample.items] += 1
             torch.testing.assert_close(
-                sample.log_chance.exp().double(), sampler.chance[sample.items]
+                sample.log_probability.exp().double(), sampler.chance[sample.items]
             )
     error = (sampler.chance * (1 - sampler.chance) / draws).sqrt()
     assert ((drawn / draws - sampler.chance).abs() <= 4 * error + 1e-9).all()

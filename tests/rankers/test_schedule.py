@@ -43,7 +43,7 @@ def training_of(lengths: list[int], recipe: Recipe = FALLING, **settings: int) -
     users = np.repeat(np.arange(len(lengths)), lengths)
     items = np.concatenate([np.arange(length) for length in lengths])
     config = Gru4RecConfig(dim=2, history=2, learning_rate=0.1, **settings)
-    history = UserItems.of(from_arrays(users, items))
+    history = UserItems.from_log(from_arrays(users, items))
     return NetworkTraining(GruNetwork(history.n_items, config), config, history, recipe)
 
 

@@ -34,21 +34,21 @@ STANDARD = Protocol.STANDARD
 
 
 def part_of(source: str) -> LaterPart:
-    return LaterPart.of_training(split(load(source), ties=0), STANDARD, seed=0)
+    return LaterPart.from_training(split(load(source), ties=0), STANDARD, seed=0)
 
 
 def test_the_later_part_is_the_last_fifth_of_the_training_items_and_the_one_before():
     users = np.repeat([0, 1], [10, 5])
     items = np.concatenate([np.arange(10), np.arange(5)])
     log = from_arrays(users, items)
-    part = LaterPart.of_training(Split(log, log.take([]), log.take([])), STANDARD, seed=0)
+    part = LaterPart.from_training(Split(log, log.take([]), log.take([])), STANDARD, seed=0)
     assert part.users.tolist() == [0, 1]
     (block,) = part.blocks()
     assert block.liked[0].nonzero().squeeze(1).tolist() == [7, 8, 9]
     assert block.liked[1].nonzero().squeeze(1).tolist() == [3, 4]
     assert block.blocked[0].nonzero().squeeze(1).tolist() == list(range(7))
     assert block.queue[1].tolist() == [10, 10, 10, 10, 0, 1, 2]
-    everything = LaterPart.of_training(
+    everything = LaterPart.from_training(
         Split(log, log.take([]), log.take([])), Protocol.PAPER, seed=0
     )
     assert not next(everything.blocks()).blocked.any()
@@ -69,27 +69,27 @@ def test_users_in_blocks_have_the_figures_of_all_at_once(monkeypatch: pytest.Mon
     rankers = [RecentEase().fit(part.split), RecentItemKnn().fit(part.split)]
     assert len(list(part.blocks())) == 1
     alone = part.ndcg(rankers[0])
-    together = Shortlists.of_rankers(rankers, part)
+    together = Shortlists.from_rankers(rankers, part)
     monkeypatch.setattr(ranking, "SCORES_AT_ONCE", 7 * 50)
     assert len(list(part.blocks())) == math.ceil(len(part.users) / 7)
     torch.testing.assert_close(part.ndcg(rankers[0]), alone)
-    blocks = Shortlists.of_rankers(rankers, part)
-    torch.testing.assert_close(blocks.signals, together.signals)
+    blocks = Shortlists.from_rankers(rankers, part)
+    torch.testing.assert_close(blocks.features, together.features)
     assert torch.equal(blocks.liked, together.liked)
     assert torch.equal(blocks.ideal, together.ideal)
 
 
 def test_users_with_short_histories_count_only_where_there_are_no_others():
     log = from_arrays([0, 0, 1, 1, 1, 1], [0, 1, 0, 1, 2, 3])
-    both = LaterPart.of(
+    both = LaterPart.from_split(
         earlier_part(Split(log, log.take([]), log.take([]))),
-        UserItems.of(log),
+        UserItems.from_log(log),
         STANDARD,
         seed=0,
     )
     assert both.users.tolist() == [1]
     short = from_arrays([0, 0, 1, 1], [0, 1, 1, 0])
-    part = LaterPart.of_training(Split(short, short.take([]), short.take([])), STANDARD, seed=0)
+    part = LaterPart.from_training(Split(short, short.take([]), short.take([])), STANDARD, seed=0)
     assert part.users.tolist() == [0, 1]
 
 
@@ -145,10 +145,10 @@ def test_settings_are_the_best_of_those_tried():
     )
 
 
-def shortlists_of(signals: torch.Tensor, liked: torch.Tensor) -> Shortlists:
+def shortlists_of(features: torch.Tensor, liked: torch.Tensor) -> Shortlists:
     users = torch.arange(len(liked))
     block = LaterBlock(users, torch.zeros(0), blocked=torch.zeros_like(liked), liked=liked)
-    return Shortlists.of(list(signals), block)
+    return Shortlists.from_scores(list(features), block)
 
 
 def test_weights_find_the_sum_that_made_the_likes():
@@ -178,7 +178,7 @@ def test_shortlists_give_the_lists_of_the_whole_catalogue():
     part = part_of("synthetic:users=60,items=150,interactions_per_user=30")
     (block,) = part.blocks()
     scores = [block.scores(ranker.fit(part.split)) for ranker in (RecentEase(), RecentItemKnn())]
-    shortlists = Shortlists.of(scores, block)
+    shortlists = Shortlists.from_scores(scores, block)
     for weights in ([1.0, 0.0], [0.0, 1.0]):
         total = sum(w * standardised(s) for w, s in zip(weights, scores, strict=True))
         torch.testing.assert_close(shortlists.ndcg(torch.tensor(weights)), block.ndcg(total))

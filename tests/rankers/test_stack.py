@@ -15,7 +15,7 @@ def test_scores_are_the_weighted_sum_of_the_rankers():
     parts = split(load("synthetic-trends:users=150,items=120,interactions_per_user=25"))
     stack = Stack(StackConfig(adapt=False)).fit(parts)
     users = torch.arange(10)
-    queue = UserItems.of(parts.train).last(stack.queue_length)[users]
+    queue = UserItems.from_log(parts.train).last(stack.queue_length)[users]
     expected = sum(
         weight * standardised(member.scores(users, queue))
         for weight, member in zip(stack.ensemble_.weights, stack.ensemble_.rankers, strict=True)

@@ -64,7 +64,7 @@ def test_who_uses_weights() -> None:
 @pytest.mark.parametrize("half_life", [None, 2.0])
 def test_ease_counts_products_of_strengths(half_life: float | None) -> None:
     log = log_of()
-    histories, given = UserItems.of(log), strengths_by_user(log)
+    histories, given = UserItems.from_log(log), strengths_by_user(log)
     assert given is not None
     expected = torch.zeros(3, 3, dtype=torch.float64)
     for start in (0, 3):
@@ -82,7 +82,7 @@ def test_als_solves_the_weighted_problem() -> None:
     log, alpha, l2 = log_of(), 0.7, 0.3
     given = strengths_by_user(log)
     assert given is not None
-    histories = UserItems.of(log)
+    histories = UserItems.from_log(log)
     found = least_squares(histories, vectors, alpha, l2, given.float())
     for user in range(2):
         here = slice(*histories.indptr[user : user + 2].tolist())
@@ -97,11 +97,11 @@ def test_als_solves_the_weighted_problem() -> None:
 
 def test_ridge_weighs_what_comes_next() -> None:
     log = log_of()
-    given, histories = strengths_by_user(log), UserItems.of(log)
+    given, histories = strengths_by_user(log), UserItems.from_log(log)
     assert given is not None
     scales = Scales((0.8, 1.0), horizon=2, future=0.5)
     features = torch.arange(3)
-    found = LagCounts.of(histories, scales, features, torch.float64, given)
+    found = LagCounts.from_histories(histories, scales, features, torch.float64, given)
     target = torch.zeros(6, 3, dtype=torch.float64)
     following = torch.zeros(3, dtype=torch.float64)
     for start in (0, 3):
@@ -113,7 +113,7 @@ def test_ridge_weighs_what_comes_next() -> None:
                 following[items[t + h]] += 0.5**h * strong[t + h]
     torch.testing.assert_close(found.target, target)
     torch.testing.assert_close(found.following, following)
-    plain = LagCounts.of(histories, scales, features, torch.float64)
+    plain = LagCounts.from_histories(histories, scales, features, torch.float64)
     torch.testing.assert_close(found.gram, plain.gram)
 
 
@@ -139,7 +139,7 @@ def true_share(log: Interactions, liked: np.ndarray, name: str, k: int, **settin
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         ranker = kind(kind.config_class(**settings)).fit(parts)
-    known, users = UserItems.of(parts.train, parts.validation), torch.arange(log.n_users)
+    known, users = UserItems.from_log(parts.train, parts.validation), torch.arange(log.n_users)
     scores = ranker.scores(users, known.last(max(1, ranker.queue_length)))
     lists = scores.masked_fill(known.mask(users), -math.inf).topk(k).indices.numpy()
     rows, columns = (

@@ -188,12 +188,12 @@ def assert_valid(lists: Lists, excluded: UserItems | None) -> None:
     """Items of the catalogue, each once a user, none of them excluded; -1 at the end alone."""
     assert lists.min() >= -1
     assert lists.max() < N_ITEMS
-    barred = None if excluded is None else excluded.mask(torch.arange(N_USERS)).numpy()
+    never_shown = None if excluded is None else excluded.mask(torch.arange(N_USERS)).numpy()
     for user, items in enumerate(lists):
         shown = items[items >= 0]
         assert (items[: len(shown)] >= 0).all()
         assert len(np.unique(shown)) == len(shown)
-        assert barred is None or not barred[user, shown].any()
+        assert never_shown is None or not never_shown[user, shown].any()
 
 
 def a_seed_gives_the_same_lists(subject: Subject, _: Path) -> None:
@@ -587,8 +587,8 @@ class Usual(Recommender):
         left = torch.full((scenario.n_users,), whole_showings(self.alpha_prime * length))
         shown = []
         for _ in range(length):
-            barred = state.blocked | ((left <= 0)[:, None] & self.sensitive_)
-            lists = server.best(barred)
+            never_shown = state.blocked | ((left <= 0)[:, None] & self.sensitive_)
+            lists = server.best(never_shown)
             outcome = advance(state, lists, answers, self.sensitive_)
             if feedback:
                 server.learn(lists, outcome)
@@ -626,8 +626,8 @@ class UsualServer:
         self.counts, self.boost = model.counts_, model.config.boost
         self.raised = torch.zeros(N_USERS, len(self.counts))
 
-    def best(self, barred: Tensor) -> Tensor:
-        return first_best((self.raised + self.counts).masked_fill(barred, -torch.inf))[:, None]
+    def best(self, never_shown: Tensor) -> Tensor:
+        return first_best((self.raised + self.counts).masked_fill(never_shown, -torch.inf))[:, None]
 
     def learn(self, lists: Tensor, outcome: Outcome) -> None:
         rows, slots = outcome.hits.nonzero(as_tuple=True)

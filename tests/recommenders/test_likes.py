@@ -1,4 +1,4 @@
-"""Values by chances of a like: learned from responses, by hand and in a long run."""
+"""Values by probabilities of a like: learned from responses, by hand and in a long run."""
 
 import pytest
 import torch
@@ -10,7 +10,7 @@ GROUP = torch.tensor([True, False, False])
 SCORES = torch.tensor([[1.0, 0.0, -torch.inf], [2.0, -1.0, 0.5]])
 
 
-def rehearsed(since_like: float = 0.0) -> LikeModel:
+def pretrained(since_like: float = 0.0) -> LikeModel:
     """Two users with eight showings: the first likes all, the second none."""
     likes = LikeModel(since_like)
     likes.begin(torch.tensor([3, 3]))
@@ -21,7 +21,7 @@ def rehearsed(since_like: float = 0.0) -> LikeModel:
 
 
 def test_values_are_the_scores_until_something_is_learned() -> None:
-    likes = rehearsed()
+    likes = pretrained()
     assert torch.equal(likes.valued(SCORES, GROUP), SCORES)
     likes.learn()
     values = likes.valued(SCORES, GROUP)
@@ -31,7 +31,7 @@ def test_values_are_the_scores_until_something_is_learned() -> None:
 
 
 def test_the_rule_of_thumb_multiplies_chances() -> None:
-    plain, thumb = rehearsed(), rehearsed(since_like=0.5)
+    plain, thumb = pretrained(), pretrained(since_like=0.5)
     for likes in (plain, thumb):
         likes.learn()
     factor = thumb.valued(SCORES, GROUP)[:, :2] / plain.valued(SCORES, GROUP)[:, :2]
@@ -40,16 +40,16 @@ def test_the_rule_of_thumb_multiplies_chances() -> None:
 
 
 def test_a_new_run_forgets_users_and_keeps_what_was_learned() -> None:
-    likes = rehearsed()
+    likes = pretrained()
     likes.learn()
     likes.begin(torch.tensor([3, 3]))
     values = likes.valued(SCORES[:, :1].expand(2, 3), GROUP)
     assert values[0, 0] < values[1, 0]  # the scores alone tell them apart
-    assert len(likes.chances.weights) > USER_FEATURES
+    assert len(likes.probabilities.weights) > USER_FEATURES
 
 
 def test_what_was_learned_is_the_same_after_a_file() -> None:
-    likes, other = rehearsed(), LikeModel()
+    likes, other = pretrained(), LikeModel()
     likes.learn()
     other.restore({name: value.clone() for name, value in likes.tensors().items()})
     for one in (likes, other):
@@ -57,4 +57,4 @@ def test_what_was_learned_is_the_same_after_a_file() -> None:
         one.note(torch.tensor([[1], [0]]), torch.tensor([[False], [True]]))
         one.learn()
     assert torch.equal(likes.valued(SCORES, GROUP), other.valued(SCORES, GROUP))
-    assert torch.equal(likes.chances.weights, other.chances.weights)
+    assert torch.equal(likes.probabilities.weights, other.probabilities.weights)

@@ -1,4 +1,4 @@
-"""What online re-rankers share: menus, visits, and how exposure comes to its target."""
+"""What online re-rankers share: candidates, batches of users, how exposure comes to its target."""
 
 from itertools import pairwise
 
@@ -7,7 +7,7 @@ import torch
 from pydantic import ValidationError
 
 from fairhorizon.rerank.fairco import FairCo
-from fairhorizon.rerank.online import GroupMenus, Visit
+from fairhorizon.rerank.online import GroupCandidates, UserBatch
 from fairhorizon.rerank.pmmf import Pmmf
 from fairhorizon.rerank.tfrom import Tfrom
 
@@ -16,7 +16,7 @@ USERS, ITEMS, LENGTH = 1200, 60, 10
 GROUP = torch.arange(ITEMS) < 15
 
 
-def random_menus(seed=3, lead=0.3):
+def random_candidates(seed=3, lead=0.3):
     """Relevances of all items in (0, 1), in steps, so that some are equal; the group leads."""
     generator = torch.Generator().manual_seed(seed)
     relevances = torch.rand(USERS, ITEMS, generator=generator, dtype=torch.float64)
@@ -27,23 +27,25 @@ def random_menus(seed=3, lead=0.3):
         best = only.sort(dim=1, descending=True, stable=True)
         sides.append((best.indices[:, :LENGTH], best.values[:, :LENGTH]))
     items, values = (torch.stack(both) for both in zip(*sides, strict=True))
-    return GroupMenus(items, values.float(), values), relevances
+    return GroupCandidates(items, values.float(), values), relevances
 
 
-MENUS, RELEVANCES = random_menus()
+CANDIDATES, RELEVANCES = random_candidates()
 OWN = RELEVANCES.sort(dim=1, descending=True, stable=True).indices[:, :LENGTH]
 
 
-def serve(reranker, menus=MENUS, place_by_place=False):
+def serve(reranker, candidates=CANDIDATES, place_by_place=False):
     """All users once, and the ledger at the end."""
-    ledger, lists = reranker.begin(USERS), []
+    ledger, lists = reranker.new_ledger(USERS), []
     for users in reranker.batches(USERS):
-        visit = Visit(menus.of(users), users, LENGTH, reranker.target_share(menus, GROUP))
+        batch = UserBatch(
+            candidates.take(users), users, LENGTH, reranker.target_share(candidates, GROUP)
+        )
         if place_by_place:
-            lists.append(torch.stack([reranker.next(visit, ledger) for _ in range(LENGTH)], 1))
-            reranker.settle(visit, ledger)
+            lists.append(torch.stack([reranker.next(batch, ledger) for _ in range(LENGTH)], 1))
+            reranker.record(batch, ledger)
         else:
-            lists.append(reranker.lists(visit, ledger))
+            lists.append(reranker.lists(batch, ledger))
     return torch.cat(lists), ledger
 
 
@@ -121,7 +123,7 @@ def test_lists_have_every_item_once_and_the_best_of_each_side(kind):
     for user in range(0, USERS, 100):
         for side, members in enumerate((GROUP, ~GROUP)):
             of_side = lists[user][members[lists[user]]].tolist()
-            assert of_side == MENUS.items[side, user, : len(of_side)].tolist()
+            assert of_side == CANDIDATES.items[side, user, : len(of_side)].tolist()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -129,39 +131,41 @@ def test_what_one_side_lacks_the_other_gives(kind):
     """Two items of the group and one of the rest for three users with four places."""
     items = torch.tensor([[[0, 1]] * 3, [[5, -1]] * 3])
     values = torch.tensor([[[0.9, 0.8]] * 3, [[0.3, -torch.inf]] * 3], dtype=torch.float64)
-    menus, users = GroupMenus(items, values.float(), values), torch.arange(3)
+    candidates, users = GroupCandidates(items, values.float(), values), torch.arange(3)
     for target in (0.0, 0.2, 1.0):
         reranker = kind(share=target)
-        lists = reranker.lists(Visit(menus, users, 4, target), reranker.begin(3))
+        lists = reranker.lists(UserBatch(candidates, users, 4, target), reranker.new_ledger(3))
         assert [sorted(one) for one in lists.tolist()] == [[-1, 0, 1, 5]] * 3
         assert lists[:, 3].tolist() == [-1] * 3
 
 
 def test_targets():
     reranker = Tfrom(share=0.3)
-    assert reranker.target_share(MENUS, GROUP) == reranker.share_limit(GROUP) == 0.3
+    assert reranker.target_share(CANDIDATES, GROUP) == reranker.share_limit(GROUP) == 0.3
     parity = Tfrom(target="parity")
-    assert parity.target_share(MENUS, GROUP) == parity.share_limit(GROUP) == 0.25
+    assert parity.target_share(CANDIDATES, GROUP) == parity.share_limit(GROUP) == 0.25
     values = torch.tensor([[[0.9, 0.6]], [[0.5, -torch.inf]]], dtype=torch.float64)
-    menus = GroupMenus(torch.tensor([[[0, 1]], [[5, -1]]]), values.float(), values)
+    candidates = GroupCandidates(torch.tensor([[[0, 1]], [[5, -1]]]), values.float(), values)
     merit = Tfrom(target="merit")
-    assert merit.target_share(menus, GROUP) == pytest.approx(1.5 / 2.0)
+    assert merit.target_share(candidates, GROUP) == pytest.approx(1.5 / 2.0)
     assert merit.share_limit(GROUP) == 1  # not known before the users are
     assert merit.at_level(0.2) == Tfrom(share=0.2)
     with pytest.raises(ValidationError):
         merit.at_level(1.2)
 
 
-def test_a_like_changes_what_is_left_of_the_visit():
-    """The first user's menus are other ones from the second place on."""
+def test_a_like_changes_what_is_left_of_the_batch():
+    """The first user's candidates are other ones from the second place on."""
     values = torch.tensor([[[0.9, 0.8], [0.9, 0.8]], [[0.5, 0.4], [0.5, 0.4]]]).double()
     items = torch.tensor([[[0, 1], [0, 1]], [[5, 6], [5, 6]]])
-    visit = Visit(GroupMenus(items, values.float(), values), torch.arange(2), 3, 1.0)
+    batch = UserBatch(GroupCandidates(items, values.float(), values), torch.arange(2), 3, 1.0)
     reranker = FairCo(share=1.0)
-    ledger = reranker.begin(2)
-    assert reranker.next(visit, ledger).tolist() == [0, 0]
+    ledger = reranker.new_ledger(2)
+    assert reranker.next(batch, ledger).tolist() == [0, 0]
     new = torch.tensor([[[0.2, 0.1]], [[0.7, 0.6]]]).double()
-    visit.renew(torch.tensor([0]), GroupMenus(torch.tensor([[[2, 3]], [[7, 8]]]), new.float(), new))
-    assert reranker.next(visit, ledger).tolist() == [7, 1]
-    assert reranker.next(visit, ledger).tolist() == [8, 5]
-    assert visit.exposure().tolist() == pytest.approx([3 / 3, 3 / 3])
+    batch.replace_candidates(
+        torch.tensor([0]), GroupCandidates(torch.tensor([[[2, 3]], [[7, 8]]]), new.float(), new)
+    )
+    assert reranker.next(batch, ledger).tolist() == [7, 1]
+    assert reranker.next(batch, ledger).tolist() == [8, 5]
+    assert batch.exposure().tolist() == pytest.approx([3 / 3, 3 / 3])

@@ -4,15 +4,17 @@ import pytest
 import torch
 from scipy.optimize import minimize
 
-from fairhorizon.rerank.online import GroupMenus, Visit
+from fairhorizon.rerank.online import GroupCandidates, UserBatch
 from fairhorizon.rerank.pmmf import Pmmf
 
 
-def visit_of(group, rest, length, target=0.4):
+def batch_of(group, rest, length, target=0.4):
     """One user; the items of the group are 0, 1, ..., the others 5, 6, ..."""
     values = torch.tensor([[group], [rest]], dtype=torch.float64)
     items = torch.stack([torch.arange(len(group)), 5 + torch.arange(len(rest))])[:, None]
-    return Visit(GroupMenus(items, values.float(), values), torch.arange(1), length, target)
+    return UserBatch(
+        GroupCandidates(items, values.float(), values), torch.arange(1), length, target
+    )
 
 
 def test_two_steps_by_hand():
@@ -23,13 +25,13 @@ def test_two_steps_by_hand():
     nu = 0.075 + 0.05, -0.05 - 0.0333; mu = 0.3125, -0.1389.
     """
     reranker = Pmmf(share=0.4, rate=0.1, momentum=0.5)
-    ledger = reranker.begin(1)
-    assert reranker.lists(visit_of([0.9, 0.8], [0.7, 0.1], 2), ledger).tolist() == [[0, 1]]
+    ledger = reranker.new_ledger(1)
+    assert reranker.lists(batch_of([0.9, 0.8], [0.7, 0.1], 2), ledger).tolist() == [[0, 1]]
     assert ledger["gradient"].tolist() == pytest.approx([-0.3, 0.3])
     assert ledger["mu"].tolist() == pytest.approx([0.1875, -0.05 / 0.6])
     assert reranker.price(0.4, ledger) == pytest.approx(0.1875 + 0.05 / 0.6)
     # less the price of 0.27 the group has 0.63 and 0.53
-    assert reranker.lists(visit_of([0.9, 0.8], [0.55, 0.1], 2), ledger).tolist() == [[0, 5]]
+    assert reranker.lists(batch_of([0.9, 0.8], [0.55, 0.1], 2), ledger).tolist() == [[0, 5]]
     assert ledger["gradient"].tolist() == pytest.approx([-0.2, 0.2])
     assert ledger["mu"].tolist() == pytest.approx([0.3125, -0.25 / 3 / 0.6])
 
@@ -37,25 +39,25 @@ def test_two_steps_by_hand():
 def test_a_list_is_chosen_by_price_and_shown_by_relevance():
     """At 0.27, of 0.63, 0.33 and 0.1 with 0.65 and 0.3 three are chosen: 0.65, 0.63 and 0.33."""
     ledger = {"mu": torch.tensor([0.17, -0.1]).double(), "gradient": torch.zeros(2).double()}
-    visit = visit_of([0.9, 0.6, 0.37], [0.65, 0.3, 0.2], 3)
-    assert Pmmf(share=0.4).lists(visit, ledger).tolist() == [[0, 5, 1]]
+    batch = batch_of([0.9, 0.6, 0.37], [0.65, 0.3, 0.2], 3)
+    assert Pmmf(share=0.4).lists(batch, ledger).tolist() == [[0, 5, 1]]
 
 
 def test_the_rest_is_lifted_by_lambda_over_its_share_and_the_group_priced_without_bound():
     reranker = Pmmf(share=0.4, strength=0.03, rate=1.0, momentum=1.0)
-    ledger = reranker.begin(1)
+    ledger = reranker.new_ledger(1)
     for step in range(1, 4):
-        reranker.settle(shown(group=True), ledger)
+        reranker.record(shown(group=True), ledger)
         assert ledger["mu"].tolist() == pytest.approx([step * 0.6 / 0.4**2, -0.03 / 0.6])
     for _ in range(9):
-        reranker.settle(shown(group=False), ledger)
+        reranker.record(shown(group=False), ledger)
     assert ledger["mu"].tolist() == [0, 0]  # at most: the group is never lifted
 
 
 def shown(*, group):
-    visit = visit_of([0.9], [0.5], 1)
-    visit.take(torch.tensor([group]))
-    return visit
+    batch = batch_of([0.9], [0.5], 1)
+    batch.take(torch.tensor([group]))
+    return batch
 
 
 @pytest.mark.parametrize(

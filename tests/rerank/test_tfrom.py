@@ -5,18 +5,18 @@ import math
 import pytest
 import torch
 
-from fairhorizon.rerank.online import GroupMenus, Visit
+from fairhorizon.rerank.online import GroupCandidates, UserBatch
 from fairhorizon.rerank.tfrom import Tfrom
 
 FIRST = 1 / (1 + 1 / math.log2(3))  # exposure of the first of two places, of the second 1 - FIRST
 
 
-def visit_of(group, rest, target, users=None, length=2):
+def batch_of(group, rest, target, users=None, length=2):
     """Users with items 0 and 1 of the group and the others 5 and 6; relevances by user."""
     values = torch.tensor([group, rest], dtype=torch.float64)
     items = torch.tensor([[0, 1], [5, 6]])[:, None].expand(values.shape)
     users = torch.arange(len(group)) if users is None else torch.tensor(users)
-    return Visit(GroupMenus(items, values.float(), values), users, length, target)
+    return UserBatch(GroupCandidates(items, values.float(), values), users, length, target)
 
 
 def test_the_offline_algorithm_by_hand():
@@ -27,12 +27,12 @@ def test_the_offline_algorithm_by_hand():
     and the second user chooses first.
     """
     reranker = Tfrom(share=0.5)
-    ledger = reranker.begin(2)
-    visit = visit_of([[0.9, 0.8], [0.8, 0.7]], [[0.5, 0.4], [0.6, 0.2]], 0.5)
-    assert reranker.next(visit, ledger).tolist() == [0, 5]
+    ledger = reranker.new_ledger(2)
+    batch = batch_of([[0.9, 0.8], [0.8, 0.7]], [[0.5, 0.4], [0.6, 0.2]], 0.5)
+    assert reranker.next(batch, ledger).tolist() == [0, 5]
     assert (ledger["gained"] / ledger["ideal"]).tolist() == pytest.approx([1, 0.6 / 0.8])
-    assert reranker.next(visit, ledger).tolist() == [5, 0]
-    reranker.settle(visit, ledger)
+    assert reranker.next(batch, ledger).tolist() == [5, 0]
+    reranker.record(batch, ledger)
     assert ledger["exposure"].tolist() == pytest.approx([1, 1])
     assert ledger["fair"].tolist() == pytest.approx([1, 1])
     second = 1 - FIRST
@@ -50,16 +50,16 @@ def test_the_online_algorithm_remembers_exposure_and_quality():
     quarters, the one who lost more is first.
     """
     reranker = Tfrom(share=0.4)
-    ledger = reranker.begin(3)
+    ledger = reranker.new_ledger(3)
     group, rest = [[0.8, 0.1]] * 3, [[0.4, 0.1], [0.4, 0.1], [0.2, 0.1]]
-    lists = reranker.lists(visit_of(group, rest, 0.4, length=1), ledger)
+    lists = reranker.lists(batch_of(group, rest, 0.4, length=1), ledger)
     assert lists.tolist() == [[0], [5], [5]]
     assert ledger["exposure"].tolist() == [1, 2]
     assert ledger["fair"].tolist() == pytest.approx([1.2, 1.8])
-    lists = reranker.lists(visit_of(group, rest, 0.4, length=1), ledger)
+    lists = reranker.lists(batch_of(group, rest, 0.4, length=1), ledger)
     assert lists.tolist() == [[5], [5], [0]]
     # 0.4 of eight is 3, so that one of two more users is shown the group: the user at a half
-    lists = reranker.lists(visit_of(group[:2], rest[:2], 0.4, users=[0, 1], length=1), ledger)
+    lists = reranker.lists(batch_of(group[:2], rest[:2], 0.4, users=[0, 1], length=1), ledger)
     assert lists.tolist() == [[5], [0]]
 
 
@@ -75,5 +75,5 @@ def test_the_online_algorithm_remembers_exposure_and_quality():
 def test_equal_shares_leave_the_rest_no_more_than_its_own(form, target, expected):
     reranker = Tfrom(form=form)
     group, rest = [[0.3, 0.1]] * 3 + [[0.9, 0.1]], [[0.5, 0.1]] * 4
-    lists = reranker.lists(visit_of(group, rest, target, length=1), reranker.begin(4))
+    lists = reranker.lists(batch_of(group, rest, target, length=1), reranker.new_ledger(4))
     assert lists.flatten().tolist() == expected

@@ -28,7 +28,7 @@ MARKET = synthetic(60, 40, 12, seed=3)
 PARTS = split(MARKET.interactions)
 
 
-def moods_of(
+def churn_of(
     config: ChurnConfig, most: list[float], kinds: torch.Tensor | None = None
 ) -> ChurnModel:
     values = torch.tensor(most, dtype=torch.float64)
@@ -41,12 +41,12 @@ def leaving(**changes: object) -> SimulatedUsers:
     config = ChurnConfig.model_validate({"patience": 4, "like_adds": 3, **changes})
     kinds = torch.eye(4)[torch.arange(40) % 4]
     own = SimulationConfig(churn=config)
-    return SimulatedUsers.of_split(MARKET, PARTS, 5, Protocol.STANDARD, own, 1, kinds)
+    return SimulatedUsers.from_split(MARKET, PARTS, 5, Protocol.STANDARD, own, 1, kinds)
 
 
 def test_patience_by_hand() -> None:
     """M = 4 begins with 3, M = 5.9 with 3; each other showing takes a half, a like adds 1."""
-    churn = moods_of(ChurnConfig(patience=4, like_adds=2), [4.0, 5.9, 2.0])
+    churn = churn_of(ChurnConfig(patience=4, like_adds=2), [4.0, 5.9, 2.0])
     assert churn.patience.left.tolist() == [3, 3, 2]
     lists = torch.tensor([[0, 1], [2, 3], [4, -1]])
     churn.notice(lists, torch.tensor([[True, True], [True, False], [False, False]]))
@@ -104,7 +104,7 @@ def _logit(chances: torch.Tensor) -> torch.Tensor:
 
 def test_a_user_quits_after_too_many_of_a_kind() -> None:
     rule = ChurnConfig(quits=QuitRule(most=2, of=4))
-    churn = moods_of(rule, [4.0, 4.0], torch.eye(2)[torch.tensor([0, 0, 0, 1, 1])])
+    churn = churn_of(rule, [4.0, 4.0], torch.eye(2)[torch.tensor([0, 0, 0, 1, 1])])
     nothing = torch.zeros(2, 1, dtype=torch.bool)
     for first, second in ((0, 0), (3, 1), (1, 3), (4, 4)):
         churn.notice(torch.tensor([[first], [second]]), nothing)
@@ -117,20 +117,20 @@ def test_a_user_quits_after_too_many_of_a_kind() -> None:
 
 def test_an_item_of_no_kind_bores_nobody() -> None:
     kinds = torch.tensor([[0.0, 0.0], [1.0, 0.0]])
-    churn = moods_of(ChurnConfig(quits=QuitRule(most=1, of=3)), [4.0, 4.0], kinds)
+    churn = churn_of(ChurnConfig(quits=QuitRule(most=1, of=3)), [4.0, 4.0], kinds)
     for _ in range(3):
         churn.notice(torch.tensor([[0], [1]]), torch.zeros(2, 1, dtype=torch.bool))
     assert churn.here.tolist() == [True, False]
 
 
 def test_the_content_come_back_as_new_ones_and_the_others_do_not() -> None:
-    churn = moods_of(ChurnConfig(patience=2, like_adds=1, returning=1.0), [2.0, 2.0])
+    churn = churn_of(ChurnConfig(patience=2, like_adds=1, returning=1.0), [2.0, 2.0])
     lists = torch.tensor([[0], [1]])
     for liked in ([True, False], [False, False], [False, False]):
         churn.notice(lists, torch.tensor(liked)[:, None])
     assert churn.here.tolist() == [False, False]
     assert churn.contentment.tolist() == [0.5, 0.0]
-    churn = moods_of(ChurnConfig(patience=2, like_adds=2, returning=1.0), [2.0, 2.0])
+    churn = churn_of(ChurnConfig(patience=2, like_adds=2, returning=1.0), [2.0, 2.0])
     for liked in ([True, False], *([[False, False]] * 4)):
         churn.notice(lists, torch.tensor(liked)[:, None])
     assert churn.here.tolist() == [False, False]
@@ -189,7 +189,7 @@ def test_settings_that_cannot_be_are_refused(fault: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=r"never are of one kind|greater than or equal to 2"):
         ChurnConfig.model_validate(fault)
     with pytest.raises(ConfigError, match="kinds of items"):
-        SimulatedUsers.of_split(
+        SimulatedUsers.from_split(
             *(MARKET, PARTS, 5, Protocol.STANDARD),
             SimulationConfig(churn=ChurnConfig(satiation=1)),
         )

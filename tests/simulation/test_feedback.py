@@ -38,7 +38,7 @@ def items_per_user(*logs: list[tuple[int, int]]) -> list[list[int]]:
 
 @given(rows, st.integers(1, 6), st.integers(0, 2**31))
 def test_random_cuts_leave_a_history_and_something_to_like(pairs, history, seed):
-    sets = UserItems.of(log_of(pairs))
+    sets = UserItems.from_log(log_of(pairs))
     cuts = random_cuts(sets, history, torch.Generator().manual_seed(seed))
     for cut, items in zip(cuts.tolist(), items_per_user(pairs), strict=True):
         if items:
@@ -48,7 +48,7 @@ def test_random_cuts_leave_a_history_and_something_to_like(pairs, history, seed)
 
 
 def test_random_cuts_reach_every_moment():
-    sets = UserItems.of(log_of([(0, item) for item in range(8)]))
+    sets = UserItems.from_log(log_of([(0, item) for item in range(8)]))
     generator = torch.Generator().manual_seed(0)
     seen = {int(random_cuts(sets, 5, generator)[0]) for _ in range(100)}
     assert seen == {5, 6, 7}
@@ -68,7 +68,7 @@ def sets_of(mask: torch.Tensor) -> list[list[int]]:
 
 
 def test_training_starts_from_the_first_items():
-    items = UserItems.of(SPLIT.train)
+    items = UserItems.from_log(SPLIT.train)
     scenario = training_scenario(items, 3, Protocol.STANDARD)
     assert scenario.n_users == 3
     state, feedback = scenario.begin(EVERYONE)
@@ -82,7 +82,7 @@ def test_training_starts_from_the_first_items():
 
 
 def test_training_starts_from_given_cuts():
-    items = UserItems.of(SPLIT.train)
+    items = UserItems.from_log(SPLIT.train)
     scenario = training_scenario(items, 3, Protocol.STANDARD, torch.tensor([5, 1, 0]))
     state, feedback = scenario.begin(EVERYONE)
     assert state.queue.tolist() == [[2, 3, 4], [10, 10, 9], [10, 10, 10]]

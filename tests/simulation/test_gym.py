@@ -31,7 +31,7 @@ def rows(rng: np.random.Generator, most: int) -> UserItems:
 
 
 @pytest.fixture
-def world():
+def market():
     rng = np.random.default_rng(5)
     excluded = rows(rng, 4)
     scenario = Scenario(excluded.last(HISTORY), rows(rng, 12), excluded)
@@ -45,8 +45,8 @@ def assert_same(left: dict, right: dict) -> None:
         assert np.asarray(value).dtype == np.asarray(right[key]).dtype
 
 
-def test_gymnasium_finds_no_fault_with_the_single_environment(world):
-    env = RecommendationEnv(*world, list_length=K, horizon=T)
+def test_gymnasium_finds_no_fault_with_the_single_environment(market):
+    env = RecommendationEnv(*market, list_length=K, horizon=T)
     with (
         warnings.catch_warnings()
     ):  # it is not registered, so it cannot be made again for rendering
@@ -54,9 +54,9 @@ def test_gymnasium_finds_no_fault_with_the_single_environment(world):
         env_checker.check_env(env)
 
 
-def test_gymnasium_finds_no_fault_with_the_vector_environment(world):
+def test_gymnasium_finds_no_fault_with_the_vector_environment(market):
     """Gymnasium has no checker for vector environments: those of its checks that fit one."""
-    envs = RecommendationVectorEnv(*world, list_length=K, horizon=T, num_envs=4)
+    envs = RecommendationVectorEnv(*market, list_length=K, horizon=T, num_envs=4)
     assert envs.metadata["autoreset_mode"] is AutoresetMode.NEXT_STEP
     assert envs.observation_space == batch_space(envs.single_observation_space, 4)
     assert envs.action_space == batch_space(envs.single_action_space, 4)
@@ -71,8 +71,8 @@ def test_gymnasium_finds_no_fault_with_the_vector_environment(world):
         assert not data_shares_objects(info, later_info)
 
 
-def test_an_episode_equals_the_pure_dynamics(world):
-    scenario, sensitive = world
+def test_an_episode_equals_the_pure_dynamics(market):
+    scenario, sensitive = market
     envs = RecommendationVectorEnv(scenario, sensitive, list_length=K, horizon=T)
     envs.action_space.seed(1)
     observation, info = envs.reset()
@@ -96,12 +96,12 @@ def test_an_episode_equals_the_pure_dynamics(world):
     assert rewards > 5  # the random lists hit something, or nothing above was put to the test
 
 
-def test_it_equals_gymnasiums_own_vectorisation_of_the_single_environment(world):
-    ours = RecommendationVectorEnv(*world, list_length=K, horizon=T)
+def test_it_equals_gymnasiums_own_vectorisation_of_the_single_environment(market):
+    ours = RecommendationVectorEnv(*market, list_length=K, horizon=T)
     # One user each, since every single environment goes round its own users.
     theirs = SyncVectorEnv(
         [
-            lambda user=user: RecommendationEnv(*world, list_length=K, horizon=T, users=[user])
+            lambda user=user: RecommendationEnv(*market, list_length=K, horizon=T, users=[user])
             for user in range(N_USERS)
         ]
     )
@@ -118,8 +118,8 @@ def test_it_equals_gymnasiums_own_vectorisation_of_the_single_environment(world)
     theirs.close()
 
 
-def test_the_step_after_the_last_begins_new_episodes(world):
-    envs = RecommendationVectorEnv(*world, list_length=K, horizon=2, users=[4, 0, 2], num_envs=2)
+def test_the_step_after_the_last_begins_new_episodes(market):
+    envs = RecommendationVectorEnv(*market, list_length=K, horizon=2, users=[4, 0, 2], num_envs=2)
     first, _ = envs.reset()
     assert first["user"].tolist() == [4, 0]
     lists = np.tile(np.arange(K), (2, 1))
@@ -131,14 +131,14 @@ def test_the_step_after_the_last_begins_new_episodes(world):
     assert reward.tolist() == [0, 0]
     assert info["cost"].tolist() == [0, 0]
     assert truncated.tolist() == [False, False]
-    state, _ = world[0].begin(torch.tensor([2, 4]))
+    state, _ = market[0].begin(torch.tensor([2, 4]))
     assert observation["queue"].tolist() == state.queue.tolist()
     assert info["available"].tolist() == (~state.blocked).tolist()
 
 
-def test_what_an_agent_does_to_its_observations_changes_nothing(world):
-    envs = RecommendationVectorEnv(*world, list_length=K, horizon=T)
-    twin = RecommendationVectorEnv(*world, list_length=K, horizon=T)
+def test_what_an_agent_does_to_its_observations_changes_nothing(market):
+    envs = RecommendationVectorEnv(*market, list_length=K, horizon=T)
+    twin = RecommendationVectorEnv(*market, list_length=K, horizon=T)
     (seen, info), _ = envs.reset(), twin.reset()
     for _ in range(3):
         lists = envs.action_space.sample()
@@ -150,15 +150,15 @@ def test_what_an_agent_does_to_its_observations_changes_nothing(world):
         assert_same(info, expected_info)
 
 
-def test_a_seed_shuffles_the_users(world):
-    envs = RecommendationVectorEnv(*world, list_length=K, horizon=T)
+def test_a_seed_shuffles_the_users(market):
+    envs = RecommendationVectorEnv(*market, list_length=K, horizon=T)
     orders = [envs.reset(seed=seed)[0]["user"].tolist() for seed in (1, 2, 1)]
     assert orders[0] == orders[2] != orders[1]
     assert all(sorted(order) == list(range(N_USERS)) for order in orders)
 
 
-def test_lists_of_available_items_never_repeat(world):
-    env = RecommendationEnv(*world, list_length=1, horizon=T)
+def test_lists_of_available_items_never_repeat(market):
+    env = RecommendationEnv(*market, list_length=1, horizon=T)
     _, info = env.reset(seed=3)
     shown = []
     for _ in range(T):
@@ -170,26 +170,26 @@ def test_lists_of_available_items_never_repeat(world):
 
 
 @pytest.fixture
-def simulated(world):
+def simulated(market):
     generator = torch.Generator().manual_seed(6)
     response = ResponseModel(
         *(torch.randn(n, 2, generator=generator) for n in (N_USERS, N_ITEMS)),
         *(torch.randn(n, generator=generator) for n in (N_USERS, N_ITEMS)),
     )
-    return SimulatedUsers(response, world[0], SimulationConfig(position_bias=0.5, drift=0.1))
+    return SimulatedUsers(response, market[0], SimulationConfig(position_bias=0.5, drift=0.1))
 
 
-def test_gymnasium_finds_no_fault_with_simulated_users(world, simulated):
-    env = RecommendationEnv(simulated, world[1], list_length=K, horizon=T)
+def test_gymnasium_finds_no_fault_with_simulated_users(market, simulated):
+    env = RecommendationEnv(simulated, market[1], list_length=K, horizon=T)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*not having a spec.*")
         env_checker.check_env(env)
 
 
-def test_simulated_users_click_as_often_as_they_should(world, simulated):
+def test_simulated_users_click_as_often_as_they_should(market, simulated):
     n = 20_000
     envs = RecommendationVectorEnv(
-        simulated, world[1], list_length=K, horizon=T, users=[2, 4], num_envs=n
+        simulated, market[1], list_length=K, horizon=T, users=[2, 4], num_envs=n
     )
     observation, info = envs.reset(seed=1)
     lists = np.tile([[9, 5, 12]], (n, 1))
@@ -231,13 +231,13 @@ def test_simulated_users_drift_from_step_to_step():
     assert envs.step(np.full((4000, 1), 3))[1].mean() == 1  # with the tastes of the first
 
 
-def test_mistakes_are_named(world):
-    scenario, sensitive = world
+def test_mistakes_are_named(market):
+    scenario, sensitive = market
     with pytest.raises(gymnasium.error.ResetNeeded):
-        RecommendationEnv(*world, list_length=K, horizon=T).step(np.zeros(K, dtype=np.int64))
+        RecommendationEnv(*market, list_length=K, horizon=T).step(np.zeros(K, dtype=np.int64))
     with pytest.raises(ConfigError, match="15 items"):
         RecommendationEnv(scenario, sensitive[:-1], list_length=K, horizon=T)
     with pytest.raises(ConfigError, match="horizon must be at least 1, not 0"):
-        RecommendationEnv(*world, list_length=K, horizon=0)
+        RecommendationEnv(*market, list_length=K, horizon=0)
     with pytest.raises(ConfigError, match="at least one user"):
-        RecommendationVectorEnv(*world, list_length=K, horizon=T, users=[])
+        RecommendationVectorEnv(*market, list_length=K, horizon=T, users=[])

@@ -34,7 +34,7 @@ def test_probabilities_by_hand():
 
 def test_a_market_answers_by_its_truth():
     market = synthetic(30, 40, 5, seed=2)
-    found = ResponseModel.of_market(market).probabilities(torch.arange(30))
+    found = ResponseModel.from_market(market).probabilities(torch.arange(30))
     np.testing.assert_allclose(found.numpy(), market.relevance, atol=1e-6)
 
 
@@ -42,14 +42,14 @@ def test_a_market_answers_by_its_truth():
 def test_gradients_are_those_of_torch(market, monkeypatch, cells):
     monkeypatch.setattr(module, "CELLS", cells)
     generator = torch.Generator().manual_seed(1)
-    parts = module._Cells.of(market, generator)
+    parts = module._Cells.from_split(market, generator)
     parameters = module._initial(parts, 3, generator)
     for tensor in parameters.values():
         tensor += torch.randn(tensor.shape, generator=generator)
     gradients, held_out_mean = module._gradients(parameters, parts)
 
     users = torch.arange(60)
-    known, taken = UserItems.of(market.train).mask(users), torch.zeros(60, 80)
+    known, taken = UserItems.from_log(market.train).mask(users), torch.zeros(60, 80)
     for log in (market.validation, market.test):
         taken[torch.tensor(log.users), torch.tensor(log.items)] = 1.0
     held_out = (parts.user_fold[:, None] == parts.item_fold) & ~known
@@ -93,7 +93,7 @@ def fitted():
 def test_knows_more_of_a_market_than_popularity_does(fitted):
     truth, parts, model = fitted
     users = torch.arange(600)
-    open_cells = ~UserItems.of(parts.train).mask(users)
+    open_cells = ~UserItems.from_log(parts.train).mask(users)
     found, relevance = model.probabilities(users), torch.from_numpy(truth.relevance).float()
     popularity = relevance.mean(0).expand_as(relevance)  # the true one, better than any count
     by_model = correlation(found[open_cells], relevance[open_cells])
@@ -105,8 +105,8 @@ def test_knows_more_of_a_market_than_popularity_does(fitted):
 def test_sums_match_the_counts(fitted):
     _, parts, model = fitted
     users = torch.arange(600)
-    open_chances = model.probabilities(users) * ~UserItems.of(parts.train).mask(users)
-    taken = UserItems.of(parts.validation, parts.test).mask(users).float()
+    open_chances = model.probabilities(users) * ~UserItems.from_log(parts.train).mask(users)
+    taken = UserItems.from_log(parts.validation, parts.test).mask(users).float()
     for over in (0, 1):
         sums, counts = open_chances.sum(over), taken.sum(over)
         assert float(sums.mean()) == pytest.approx(float(counts.mean()), rel=0.01)
@@ -121,7 +121,7 @@ def test_training_items_tell_nothing(market):
     with_history = fit_response(market, config)
     everything_open = fit_response(replace(market, train=nothing), config)
     users = torch.arange(60)
-    known = UserItems.of(market.train).mask(users)
+    known = UserItems.from_log(market.train).mask(users)
     lower = everything_open.probabilities(users) < with_history.probabilities(users)
     # With the known cells open they would count as refused.
     assert lower[known].float().mean() > 0.8

@@ -30,7 +30,7 @@ EVERYONE = torch.arange(N_USERS)
 def simulated(
     protocol: Protocol = Protocol.STANDARD, seed: int = 0, **settings: float
 ) -> SimulatedUsers:
-    return SimulatedUsers.of_split(MARKET, SPLIT, 4, protocol, SimulationConfig(**settings), seed)
+    return SimulatedUsers.from_split(MARKET, SPLIT, 4, protocol, SimulationConfig(**settings), seed)
 
 
 def scenario_of(n_users: int, n_items: int) -> Scenario:
@@ -81,7 +81,7 @@ def test_a_fitted_model_and_a_market_are_the_same_kind_of_user():
         *(torch.randn(n, 3, generator=rng) for n in (N_USERS, N_ITEMS)),
         *(torch.randn(n, generator=rng) for n in (N_USERS, N_ITEMS)),
     )
-    users = SimulatedUsers.of_split(model, SPLIT, 4, Protocol.STANDARD)
+    users = SimulatedUsers.from_split(model, SPLIT, 4, Protocol.STANDARD)
     _, audience = users.begin(torch.tensor([5, 9]))
     found = audience.relevance(torch.arange(N_ITEMS).expand(2, N_ITEMS))
     wanted = model.probabilities(torch.tensor([5, 9])).double()
@@ -225,7 +225,7 @@ def test_a_single_user_drifts_through_the_tastes_of_all():
 
 
 def test_the_root_of_the_covariance():
-    spread = TasteSpread.of(CAMPS)
+    spread = TasteSpread.from_vectors(CAMPS)
     np.testing.assert_allclose(
         spread.root @ spread.root, np.cov(CAMPS.numpy().T, bias=True), atol=1e-4
     )
@@ -267,4 +267,4 @@ def test_a_restored_audience_goes_on_bit_for_bit(drift):
 def test_answers_and_split_must_be_of_the_same_data():
     other = market_of("synthetic:users=10,items=20,interactions_per_user=5")
     with pytest.raises(ConfigError, match="10 users and 20 items, the split has 60 and 80"):
-        SimulatedUsers.of_split(other, SPLIT, 4, Protocol.STANDARD)
+        SimulatedUsers.from_split(other, SPLIT, 4, Protocol.STANDARD)

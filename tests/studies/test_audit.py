@@ -137,15 +137,15 @@ def test_groups_and_items_against_the_training_log(dataset: Dataset, tmp_path: P
     assert (popular.group, popular.items, popular.per_item) == ("G0", 1, 1)
     assert (tail.group, tail.items, tail.per_item) == ("G1", 5, 3 / 5)
     assert popular.of_catalogue == pytest.approx(1 / 6)
-    assert (popular.of_training, popular.of_exposure) == pytest.approx((3 / 7, 1 / 4))
-    assert (tail.of_training, tail.of_exposure) == pytest.approx((4 / 7, 3 / 4))
+    assert (popular.from_training, popular.of_exposure) == pytest.approx((3 / 7, 1 / 4))
+    assert (tail.from_training, tail.of_exposure) == pytest.approx((4 / 7, 3 / 4))
     # shares of exposure 1/4 0 0 0 1/2 1/4, of training 3/7 2/7 1/7 1/7 0 0
     over, under = most_changed(result.exposure, dataset, n=3)
     assert (over + 1).tolist() == [5, 6]
     assert (under + 1).tolist() == [2, 1, 3]
     first = result.most_over[0]
     assert (first.item, first.group, first.shown) == ("5", "G1", 2)
-    assert (first.of_exposure, first.of_training, first.change) == (1 / 2, 0, 1 / 2)
+    assert (first.of_exposure, first.from_training, first.change) == (1 / 2, 0, 1 / 2)
     assert [one.item for one in result.most_under] == ["2", "1", "3", "4"]
     assert result.most_under[1].group == "G0"
 

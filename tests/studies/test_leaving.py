@@ -1,4 +1,4 @@
-"""Studies of users who leave: calibration, rehearsals, and a run that goes on."""
+"""Studies of users who leave: calibration, pretraining, and a run that goes on."""
 
 import json
 import math
@@ -38,16 +38,21 @@ SMALL: dict[str, Any] = {
         **{"rounds": 1, "horizon": 5, "history": 3, "adapt": False},
         **{"warm_start": ["ease"], "actor_hidden": [4, 4], "critic_hidden": [4, 4]},
         "list_length": 1,
-        "looking_ahead": {"hidden": [4, 4], "critic_iterations": 8, "rounds": 3, "rehearsals": 1},
+        "looking_ahead": {
+            "hidden": [4, 4],
+            "critic_iterations": 8,
+            "rounds": 3,
+            "pretraining_runs": 1,
+        },
     },
 }
-MOODS = ChurnConfig(patience=3, like_adds=2)
+CHURN_FEATURES = ChurnConfig(patience=3, like_adds=2)
 
 
 def make(folder: Path, steps: int = 12) -> LongStudy:
     study = Study(folder, MARKET, ks=(1,), settings=SMALL)
     settings = LongRunSettings(steps=steps, update_every=4, alpha_prime=0.3, warm_up=0)
-    return LongStudy(study, settings, SimulationConfig(churn=MOODS), retrain=Retrain.NONE)
+    return LongStudy(study, settings, SimulationConfig(churn=CHURN_FEATURES), retrain=Retrain.NONE)
 
 
 def named(*names: str) -> list[NamedMethod]:
@@ -111,7 +116,7 @@ def test_activity_has_three_equal_parts() -> None:
 
 
 @pytest.mark.slow
-def test_a_policy_with_a_horizon_rehearses_and_goes_on_where_it_was(tmp_path: Path) -> None:
+def test_a_policy_with_a_horizon_is_pretrained_and_goes_on_where_it_was(tmp_path: Path) -> None:
     chosen = named("fcpo:long")
     whole, stopped = make(tmp_path / "a", steps=24), make(tmp_path / "b", steps=24)
     whole.run(chosen, [0])
@@ -120,7 +125,7 @@ def test_a_policy_with_a_horizon_rehearses_and_goes_on_where_it_was(tmp_path: Pa
     stopped.run(chosen, [0], resume=True)
     steps = [one.steps(chosen, [0]).drop("seconds", "notes") for one in (whole, stopped)]
     assert_frame_equal(*steps, check_exact=True)
-    (file,) = (tmp_path / "a" / "models").glob("rehearsed-*.safetensors")
+    (file,) = (tmp_path / "a" / "models").glob("pretrained-*.safetensors")
     assert file.stat().st_size > 0
     notes = json.loads(whole.steps(chosen, [0])["notes"][-1])
     assert 0 < notes["worth of a like"] < math.exp(2 * BOUND)
@@ -128,7 +133,7 @@ def test_a_policy_with_a_horizon_rehearses_and_goes_on_where_it_was(tmp_path: Pa
 
 
 @pytest.mark.parametrize("method", ["ease+likes", "fcpo:long"])
-def test_who_rehearses_is_in_no_figure(tmp_path: Path, method: str) -> None:
+def test_who_is_for_practice_is_in_no_figure(tmp_path: Path, method: str) -> None:
     long_study, (chosen,) = make(tmp_path), named(method)
     run, _ = long_study.task(chosen, 0)._begin()
     learner = learner_of(run.recommender)
@@ -136,9 +141,9 @@ def test_who_rehearses_is_in_no_figure(tmp_path: Path, method: str) -> None:
         users, stays = len(learner.responses.stay), learner.responses.stay
     else:
         assert isinstance(learner, RetentionModel)
-        users, stays = len(learner.here), learner.standing.stay
+        users, stays = len(learner.here), learner.responses.stay
     assert users == practice_users(80).sum() == 26
-    assert stays.max() == 12  # all steps of a rehearsal
+    assert stays.max() == 12  # all steps of a pretraining run
     row = run.step()
     assert len(run.state.users) == 80  # the run that counts serves everybody
     counted = ~practice_users(80)
@@ -164,7 +169,9 @@ def test_a_rule_about_kinds_goes_on_where_it_was(tmp_path: Path, rule: dict[str,
     """Of users who are sated by the same kinds; without the rule they are shown other items."""
     table = tmp_path / "items.csv"
     table.write_text("item,kind\n" + "\n".join(f"{item},{'ABC'[item % 3]}" for item in range(60)))
-    simulation = SimulationConfig(churn=MOODS.model_copy(update={"satiation": 1.0, "by": "kind"}))
+    simulation = SimulationConfig(
+        churn=CHURN_FEATURES.model_copy(update={"satiation": 1.0, "by": "kind"})
+    )
 
     def begun(folder: str, settings: dict[str, Any]) -> LongStudy:
         study = Study(tmp_path / folder, MARKET, ks=(1,), settings={"control": settings})

@@ -68,7 +68,7 @@ def test_providers_from_the_worst_off(dataset: Dataset, shown: Recommendations) 
     assert list(found) == ["B", "C", "A", "D"]
     a = found["A"]
     assert (a.items, a.shown, a.best_rank) == (2, 3, 1)
-    assert (a.of_exposure, a.of_training) == pytest.approx((1 / 2, 5 / 7))
+    assert (a.of_exposure, a.from_training) == pytest.approx((1 / 2, 5 / 7))
     assert a.of_catalogue == pytest.approx(2 / 6)
     assert a.ratio == pytest.approx(7 / 10)
     assert (found["B"].ratio, found["B"].best_rank, found["B"].items) == (0, None, 2)

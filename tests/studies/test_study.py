@@ -398,4 +398,4 @@ def test_what_is_no_row_of_a_study_is_refused(content: object) -> None:
 def test_what_is_not_finite_is_null_in_json() -> None:
     content = row(0, math.nan, math.inf).to_json()
     assert content["metrics"] == {"ndcg@5": None, "exposure_ratio@5": None}
-    assert Spread.of([0.1, math.nan]) == Spread()
+    assert Spread.from_values([0.1, math.nan]) == Spread()

@@ -335,7 +335,7 @@ def test_validation_ndcg_by_the_definition(market: Split, protocol: Protocol) ->
         total += 1 / math.log2(shown.index(item) + 2) if item in shown else 0
     expected = total / len(market.validation)
     assert validation_ndcg(model, market, protocol) == pytest.approx(expected, rel=1e-12)
-    history = UserItems.of(market.train).mask(torch.arange(len(lists))).numpy()
+    history = UserItems.from_log(market.train).mask(torch.arange(len(lists))).numpy()
     in_history = np.take_along_axis(history, lists.clip(0), 1).any()
     assert in_history == (protocol is Protocol.PAPER)
 

@@ -112,10 +112,10 @@ class SlotOffers:
         self.values: Floats = values.double().cpu().numpy()  # (b, C), -inf for no offer
         self.items: Classes = items.cpu().numpy()  # (b, C)
 
-    def withdraw(self, barred: Bools | None) -> None:
+    def withdraw(self, excluded: Bools | None) -> None:
         """Take back the offers of some classes (b, C), but not all of a user's."""
-        if barred is not None:
-            left = np.where(barred, -np.inf, self.values)
+        if excluded is not None:
+            left = np.where(excluded, -np.inf, self.values)
             self.values = np.where(left.max(1, keepdims=True) > -np.inf, left, self.values)
 
     def rows_left(self) -> Classes:

@@ -169,7 +169,7 @@ class _Step:
         self.classes = ItemClasses.from_costs(self.exact_costs, slots[0].device)
 
         # Lists may have begun in earlier steps: the slots of this step come after their prefix.
-        prefix = exposure.begun(len(slots[0])).numpy()  # (b, places)
+        prefix = exposure.list_prefix(len(slots[0])).numpy()  # (b, places)
         self.first_place = prefix.shape[1]
         places = self.first_place + len(slots)
         weights = np.zeros((len(self.exact), places))
@@ -206,7 +206,7 @@ class _Step:
         group_counts, remaining = self.group_counts.copy(), self.remaining
         for k in range(n_slots):
             offers = self._offers(k, lists[:, :k], carried, remaining)
-            offers.withdraw(self._barred(group_counts, self.first_place + k))
+            offers.withdraw(self._excluded(group_counts, self.first_place + k))
             rows = offers.rows_left()
             showings[k:] = len(rows)  # later slots are expected to have as many
             shown = offers.assign(rows, self._budgets(k, spent, showings))
@@ -234,12 +234,12 @@ class _Step:
             scores = scores - self.taken_off(taken)
         return SlotOffers(scores, self.classes, taken=taken, charges=charges, remaining=remaining)
 
-    def _barred(self, group_counts: Counts, place: int) -> Bools | None:
+    def _excluded(self, group_counts: Counts, place: int) -> Bools | None:
         """(b, C): classes that limits on every list do not allow next; None: all are allowed.
 
         group_counts: (b, m) items of each group that the lists have before this place.
         """
-        barred = None
+        excluded = None
         for j, bounds in enumerate(self.list_bounds):
             if bounds is None:
                 continue
@@ -247,8 +247,8 @@ class _Step:
             in_group = self.classes.costs[j] != 0
             too_many = (group_counts[:, j] >= most[place])[:, None] & in_group
             too_few = (group_counts[:, j] < fewest[place])[:, None] & ~in_group
-            barred = too_many | too_few if barred is None else barred | too_many | too_few
-        return barred
+            excluded = too_many | too_few if excluded is None else excluded | too_many | too_few
+        return excluded
 
     def _budgets(self, k: int, spent: Floats, showings: Counts) -> Floats:
         """(m,) showings of the slot that may cost: an equal part, by weight, of what is left."""

@@ -323,7 +323,7 @@ def recommend(
     if candidates is not None or exclude is not None:
         choice = item_choice(candidates, exclude, log, folder.data(), users)
         asked_for = replace(asked_for, choice=choice)
-        scenario = scenario.without(choice.rows, choice.items, choice.barred)
+        scenario = scenario.without(choice.rows, choice.items, choice.never_shown)
     if value is ListValue.LONG:
         scenario = valued(folder, model, scenario, ids)
         asked_for = replace(asked_for, worth=scenario.worth)
@@ -377,7 +377,7 @@ def item_choice(
     served = np.arange(log.n_users) if users is None else users.numpy()
     row_of = np.full(log.n_users, -1)
     row_of[served] = np.arange(len(served))
-    barred = np.zeros(log.n_items, dtype=np.bool_)
+    never_shown = np.zeros(log.n_items, dtype=np.bool_)
     rows, items = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
 
     def read(file: Path) -> "ChosenPairs":
@@ -390,7 +390,7 @@ def item_choice(
     if exclude is not None:
         pairs = read(exclude)
         if pairs.users is None:
-            barred[pairs.items] = True
+            never_shown[pairs.items] = True
         else:
             there = row_of[pairs.users] >= 0
             rows.append(row_of[pairs.users[there]])
@@ -400,7 +400,7 @@ def item_choice(
         if pairs.users is None:
             others = np.ones(log.n_items, dtype=np.bool_)
             others[pairs.items] = False
-            barred |= others
+            never_shown |= others
         else:
             order = np.argsort(pairs.users, kind="stable")
             listed, first = np.unique(pairs.users[order], return_index=True)
@@ -411,7 +411,7 @@ def item_choice(
                     rows.append(np.full(len(closed), row_of[user]))
                     items.append(closed)
     every = torch.from_numpy(np.concatenate(rows)), torch.from_numpy(np.concatenate(items))
-    return ItemChoice(*every, torch.from_numpy(barred))
+    return ItemChoice(*every, torch.from_numpy(never_shown))
 
 
 def chosen_users(

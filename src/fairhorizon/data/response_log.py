@@ -39,7 +39,7 @@ class ResponseLog:
         return np.bincount(self.users, minlength=len(self.ids))
 
     @property
-    def begun(self) -> NDArray[np.float64]:
+    def started(self) -> NDArray[np.float64]:
         """(b,) the time of each user's first showing."""
         first: NDArray[np.float64] = self.times[np.cumsum(self.counts) - self.counts]
         return first

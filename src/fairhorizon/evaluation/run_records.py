@@ -75,7 +75,7 @@ class Staying:
     """Counts by user; all who were there at the start are counted, also after they have left.
 
     groups: (n_users,) bool of groups of users, whose presence is recorded apart.
-    practice: (n_users,) bool, users for rehearsals and for choosing settings: they count in no
+    practice: (n_users,) bool, users for pretraining and for choosing settings: they count in no
         other figure.
     """
 
@@ -128,7 +128,7 @@ def by_activity(counts: Tensor) -> dict[str, Tensor]:
 
 
 def practice_users(n_users: int) -> Tensor:
-    """(n_users,) bool: a third of the users, always the same, for rehearsals and for choosing
+    """(n_users,) bool: a third of the users, always the same, for pretraining and for choosing
     settings; they count in no figure that is reported."""
     drawn = torch.randperm(n_users, generator=torch.Generator().manual_seed(0))
     chosen = torch.zeros(n_users, dtype=torch.bool)

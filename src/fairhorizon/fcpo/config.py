@@ -29,7 +29,7 @@ class RetentionConfig(Settings):
     leap: bool = False
     """Whether the actor is fitted to what critics say of a like before the rounds of CPO, where
     those of other users confirm that it is better."""
-    rehearsals: Annotated[int, Field(ge=0)] = 4
+    pretraining_runs: Annotated[int, Field(ge=0)] = 4
     """Recorded runs among simulated users that it learns from before its own."""
     presence: Annotated[float, Field(ge=0)] = 0.3
     """What it is worth that a user is still there to be shown something, in likes per step; 0:

@@ -138,7 +138,7 @@ class FittedPolicy:
     @torch.no_grad()
     def weights(self, state: State) -> tuple[float, ...]:
         """The weight of each ranker of the ensemble for the one user in a state."""
-        outputs = self.actor(state.users, self.actor.items.remember(state.queue))
+        outputs = self.actor(state.users, self.actor.items.encoder_input(state.queue))
         rows = rows_of(outputs, self.actor.list_length).mean(1)[0]
         return tuple(rows[: 0 if self.ensemble is None else len(self.ensemble.rankers)].tolist())
 
@@ -146,8 +146,8 @@ class FittedPolicy:
         """The same policy over other rankers."""
         items = self.actor.items
         assert isinstance(items, EnsembleItems)
-        ensemble, actor = replace(items.panel, rankers=tuple(rankers)), copy.copy(self.actor)
-        actor.items = replace(items, panel=ensemble)
+        ensemble, actor = replace(items.ensemble, rankers=tuple(rankers)), copy.copy(self.actor)
+        actor.items = replace(items, ensemble=ensemble)
         return replace(self, actor=actor, ensemble=ensemble, sensitive=sensitive)
 
     def price_table(self) -> PriceTable:

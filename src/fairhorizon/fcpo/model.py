@@ -19,7 +19,7 @@ from fairhorizon.fcpo.fitted import FittedPolicy, best_round, default_device
 from fairhorizon.fcpo.networks import queue_length
 from fairhorizon.fcpo.online import OnlineFcpo
 from fairhorizon.fcpo.rollouts import serve
-from fairhorizon.fcpo.training import CHECKPOINT, Training, begun_with
+from fairhorizon.fcpo.training import CHECKPOINT, Training, started_with
 from fairhorizon.fcpo.warm_start import check_names
 from fairhorizon.limits.step_limits import PopularityLimit
 from fairhorizon.limits.supported import SupportedLimits, kept_by_requests, level_under
@@ -174,7 +174,7 @@ class Fcpo(Recommender):
         return begin(task, self.config, group, self.seed)
 
     def resumable(self, folder: Path, changes: Given, seed: int | None) -> Self:
-        config, own_seed = begun_with(folder / CHECKPOINT)
+        config, own_seed = started_with(folder / CHECKPOINT)
         return type(self)(changed(config, changes), seed=own_seed if seed is None else seed)
 
     def adopt(self, training: Training) -> Self:

@@ -143,12 +143,12 @@ class ItemVectors:
         if self.priced:
             self.vectors[:, -1] = -sensitive.to(self.vectors)
 
-    def on_menus(self, rows: Tensor, blocked: ItemSets, count: int) -> Tensor:  # noqa: ARG002
+    def candidate_items(self, rows: Tensor, blocked: ItemSets, count: int) -> Tensor:  # noqa: ARG002
         """All that are not blocked: they are scored together anyway."""
         items = torch.arange(len(self.vectors)).to(rows).expand(len(rows), -1)
         return items.masked_fill(blocked.mask(rows), -1)
 
-    def offer(self, items: Tensor, shown: Tensor) -> CatalogueCandidates:  # noqa: ARG002
+    def with_shown(self, items: Tensor, shown: Tensor) -> CatalogueCandidates:  # noqa: ARG002
         if not self.priced:
             return CatalogueCandidates(items, self.vectors)
         groups = self.vectors[:, -1].expand(items.shape).clone()
@@ -157,26 +157,26 @@ class ItemVectors:
 
 @dataclass(frozen=True)
 class EmbeddedItems:
-    """Items by the embeddings of an encoder, the same for all users; all are on every menu."""
+    """Items by the embeddings of an encoder, the same for all users; all are candidates."""
 
     encoder: StateEncoder | HistoryEncoder
     priced: bool = False
 
     @property
-    def n_signals(self) -> int:
+    def n_features(self) -> int:
         return self.encoder.item_vectors.shape[1] + self.priced
 
     @property
-    def least_on_menu(self) -> float:
+    def least_per_group(self) -> float:
         return math.inf
 
-    def remember(self, queues: Tensor) -> Tensor:
+    def encoder_input(self, queues: Tensor) -> Tensor:
         return queues
 
-    def look(self, users: Tensor, queues: Tensor, sensitive: Tensor) -> ItemVectors:  # noqa: ARG002
+    def features(self, users: Tensor, queues: Tensor, sensitive: Tensor) -> ItemVectors:  # noqa: ARG002
         return ItemVectors(self.encoder.item_vectors[:-1], sensitive if self.priced else None)
 
-    def menus(
+    def candidate_set(
         self,
         users: Tensor,
         queues: Tensor,
@@ -185,13 +185,13 @@ class EmbeddedItems:
         at_least: int = 0,  # noqa: ARG002
     ) -> CatalogueCandidates:
         items = torch.arange(blocked.shape[1]).to(blocked.device).expand(blocked.shape)
-        vectors = self.look(users, queues, sensitive).vectors
+        vectors = self.features(users, queues, sensitive).vectors
         return CatalogueCandidates(items.masked_fill(blocked, -1), vectors)
 
-    def everything(
+    def all_candidates(
         self, users: Tensor, queues: Tensor, blocked: Tensor, sensitive: Tensor
     ) -> CatalogueCandidates:
-        return self.menus(users, queues, blocked, sensitive)
+        return self.candidate_set(users, queues, blocked, sensitive)
 
 
 # ---- The head: what the last layer says of W, and so what is sampled -----------------------------
@@ -224,7 +224,7 @@ def head_of(features: int, width: int, initial_std: float | None) -> nn.Linear:
 class Actor(nn.Module):
     """A proposal network: encoder and body, whose last layer, the head, says something of W.
 
-    A row of W has as many numbers as an item has signals; item k of a list is chosen by row k. The
+    A row of W has as many numbers as an item has features; item k of a list is chosen by row k. The
     first outputs of either head are W (its means, where it is Gaussian).
     """
 
@@ -245,7 +245,7 @@ class Actor(nn.Module):
         super().__init__()
         self.encoder, self.items = encoder, items or EmbeddedItems(encoder)
         self.list_length, self.is_gaussian = list_length, initial_std is not None
-        head = head_of(hidden[1], list_length * self.items.n_signals, initial_std)
+        head = head_of(hidden[1], list_length * self.items.n_features, initial_std)
         self.body = nn.Sequential(
             nn.Linear(encoder.output_size, hidden[0]),
             nn.Tanh(),
@@ -255,7 +255,7 @@ class Actor(nn.Module):
         )
 
     def forward(self, users: Tensor, queues: Tensor) -> Tensor:
-        """The outputs of the head: (m, K signals), or twice as many of a Gaussian head."""
+        """The outputs of the head: (m, K features), or twice as many of a Gaussian head."""
         outputs: Tensor = self.body(self.encoder(users, queues))
         return outputs
 
@@ -266,39 +266,39 @@ class Actor(nn.Module):
         return head
 
     @torch.no_grad()
-    def begin_with(self, row: Sequence[float]) -> None:
+    def start_with_weights(self, row: Sequence[float]) -> None:
         """Every row of W is this one, but for what the head makes of a state."""
         rows = torch.tensor([*row] * self.list_length).to(self.head.bias)
         self.head.bias[: len(rows)] = rows
 
     @torch.no_grad()
-    def settle_on(self, row: Sequence[float]) -> None:
+    def fix_weights(self, row: Sequence[float]) -> None:
         """Every row of W is this one in every state."""
-        self.begin_with(row)
+        self.start_with_weights(row)
         self.head.weight[: self.list_length * len(row)] = 0.0
 
     @torch.no_grad()
     def without_price(self) -> None:
         """Remove the price learned for one limit, where the price of another is computed."""
-        last = torch.arange(1, self.list_length + 1) * self.items.n_signals - 1
+        last = torch.arange(1, self.list_length + 1) * self.items.n_features - 1
         self.head.bias[last] = 0.0
         self.head.weight[last] = 0.0
 
-    def scores(self, proposals: Tensor, signals: ItemFeatures) -> Iterator[Tensor]:
+    def scores(self, proposals: Tensor, features: ItemFeatures) -> Iterator[Tensor]:
         """Equation 14: (b, n_items) for every row of W in turn."""
         for row in proposals.view(len(proposals), self.list_length, -1).unbind(1):
-            yield signals.scores(row)
+            yield features.scores(row)
 
     def choose(
-        self, proposals: Tensor, blocked: Tensor, signals: ItemFeatures | None = None
+        self, proposals: Tensor, blocked: Tensor, features: ItemFeatures | None = None
     ) -> Tensor:
         """Equation 15: item k is the best by row k among the items still allowed.
 
         Softmax is monotone: the argmax of the scores is that of P_k. -1 where nothing is left.
         """
-        signals = signals or ItemVectors(self.encoder.item_vectors[:-1])
+        features = features or ItemVectors(self.encoder.item_vectors[:-1])
         lists: list[Tensor] = []
-        for scores in self.scores(proposals, signals):
+        for scores in self.scores(proposals, features):
             if lists:
                 blocked = blocked.scatter(1, lists[-1].clamp(min=0)[:, None], True)
             best, chosen = scores.masked_fill_(blocked, -torch.inf).max(dim=1)
@@ -339,7 +339,7 @@ def build_actor(
 
 def start_from(actor: Actor, ensemble: Ensemble, initial_std: float) -> None:
     """Begin with the weights of the ensemble and no price."""
-    actor.begin_with([*ensemble.weights, NO_PRICE])
+    actor.start_with_weights([*ensemble.weights, NO_PRICE])
     with torch.no_grad():
         # at first, the outputs should differ between states by no more than the noise
         actor.head.weight.mul_(initial_std)

@@ -75,8 +75,8 @@ def item_trajectories(steps: Sequence[tuple[Served, Tensor]]) -> Trajectories:
     n, T = len(items[0].users), len(steps)
     # States stand step after step, all users of one together.
     index = (torch.arange(n)[:, None] + n * torch.arange(T)).to(items[0].users)  # (b, T)
-    chances = [served.propensities for served, _ in steps if served.propensities is not None]
-    by_user = torch.stack(chances, dim=1)  # (b, T, K)
+    probabilities = [served.propensities for served, _ in steps if served.propensities is not None]
+    by_user = torch.stack(probabilities, dim=1)  # (b, T, K)
     sets = [step.candidates for step in items]
     return Trajectories(
         torch.cat([step.users for step in items]),
@@ -155,7 +155,7 @@ class OnlineFcpo:
             self.learner = Learner(self.actor, config, max(1, len(limits)))
 
         self.retention: RetentionModel | None = None
-        self.run_is_begun = False  # the run of these users, in what `retention` records
+        self.run_has_started = False  # the run of these users, in what `retention` records
         if config.value == "long":
             if config.list_length != 1:
                 raise ConfigError("value=long is for lists of one item (set value to score)")
@@ -192,9 +192,9 @@ class OnlineFcpo:
             sampled = policy.index, W, proposal.log_prob(W)
         values, valued = policy.open_scores(W, state), None
         if self.retention is not None:
-            if not self.run_is_begun:
+            if not self.run_has_started:
                 self.retention.begin(state.blocked_sets.counts())
-                self.run_is_begun = True
+                self.run_has_started = True
             valued = self.retention.valued(values[0], exposure.sensitive)
             values = [valued.values.to(values[0])]
         noisy: Sequence[Tensor] = values
@@ -209,14 +209,14 @@ class OnlineFcpo:
             spent = spent_by(lists, costs)
             self.served = Served(lists, charges, spent, None, sampled, valued=valued)
             return lists
-        chances = torch.ones(lists.shape, device=lists.device)
+        probabilities = torch.ones(lists.shape, device=lists.device)
         if self.config.explore:
             charged = [slot - charge for slot, charge in zip(values, charges, strict=True)]
-            chances = propensities(charged, lists, self.config.explore)
+            probabilities = propensities(charged, lists, self.config.explore)
         costs = costs.to(charges)
         items = self._item_step(policy, state, lists, charges, costs) if self.learns else None
         spent = spent_by(lists, costs)
-        self.served = Served(lists, charges, spent, chances, items=items, valued=valued)
+        self.served = Served(lists, charges, spent, probabilities, items=items, valued=valued)
         return lists
 
     def _policy_in(self, state: State, exposure: Exposure) -> PolicyState:
@@ -236,17 +236,19 @@ class OnlineFcpo:
         if self.candidates is not None:
             some = some[:0] if self.moved is None else self.moved.nonzero().squeeze(1)
         if len(some):
-            fresh = policy.features.on_menus(some, state.blocked_sets, self.config.candidates)
+            fresh = policy.features.candidate_items(
+                some, state.blocked_sets, self.config.candidates
+            )
             if self.candidates is not None:
                 fresh = self.candidates.index_copy(0, some, fresh)
             self.candidates = fresh
         assert self.candidates is not None
-        offered = policy.features.offer(self.candidates, lists)
+        offered = policy.features.with_shown(self.candidates, lists)
         at = offered.items.clamp(min=0)
         places = (offered.items[:, None, :] == lists[:, :, None]).int().argmax(2)
         return ItemStep(
             state.users,
-            self.actor.items.remember(state.queue),
+            self.actor.items.encoder_input(state.queue),
             offered,
             costs[at],
             charges[:, at].transpose(0, 1),
@@ -296,9 +298,9 @@ class OnlineFcpo:
             self.policy.restart(self.state)
         items = self.actor.items
         if isinstance(items, EnsembleItems) and self.retraining and self.retraining.due:
-            ensemble = refitted_ensemble(items.panel, self.retraining.extended(), self.config)
-            self.actor.items = replace(items, panel=ensemble)
-            self.actor.settle_on([*ensemble.weights, NO_PRICE])  # to go on learning from there
+            ensemble = refitted_ensemble(items.ensemble, self.retraining.extended(), self.config)
+            self.actor.items = replace(items, ensemble=ensemble)
+            self.actor.fix_weights([*ensemble.weights, NO_PRICE])  # to go on learning from there
             self.policy = None  # what it saw of the items was by the rankers before
         if self.retention is not None and self.learns_retention and self.retention.has_news:
             self.retention.learn(going_on=1)
@@ -362,7 +364,7 @@ class OnlineFcpo:
         if self.retraining is not None:
             parts["retraining"] = self.retraining.tensors()
             if isinstance(self.actor.items, EnsembleItems):
-                ensemble = self.actor.items.panel
+                ensemble = self.actor.items.ensemble
                 described = {"description": as_bytes(ensemble.description())}
                 parts["ensemble"] = ensemble.tensors() | described
         if self.retention is not None:
@@ -384,14 +386,14 @@ class OnlineFcpo:
             if isinstance(items, EnsembleItems):
                 kept = below("ensemble.", tensors)
                 described = of_bytes(kept.pop("description"))
-                self.actor.items = replace(items, panel=restored_ensemble(kept, described))
+                self.actor.items = replace(items, ensemble=restored_ensemble(kept, described))
         self.state, self.policy, self.served = state, None, None
         self.budgets, self.candidates, self.moved = [], None, None
         self.steps.clear()
         self._restore_features(below("features.", tensors), state)
         if self.retention is not None:
             self.retention.restore(below("retention.", tensors))
-            self.run_is_begun = True
+            self.run_has_started = True
 
     def _restore_features(self, scores: dict[str, Tensor], state: State) -> None:
         """Scores of the rankers as they were stored."""

@@ -1,6 +1,6 @@
 """The two policies: a Gaussian over W, and a softmax over items.
 
-The softmax is P_k = softmax(W_k . signals / temperature) over the candidates of a state. A list of
+The softmax is P_k = softmax(W_k . features / temperature) over the candidates of a state. A list of
 K is drawn without replacement, one item by each row of W in turn (Plackett-Luce). Probabilities,
 KL divergence and Fisher matrix of both are exact.
 """
@@ -25,7 +25,7 @@ class ItemPolicy:
     probs: Tensor  # (b, K, C)
 
     @classmethod
-    def of(cls, logits: Tensor, allowed: Tensor) -> "ItemPolicy":
+    def from_logits(cls, logits: Tensor, allowed: Tensor) -> "ItemPolicy":
         """From logits (b, K, C) and the items allowed in each slot (b, K, C) bool."""
         logs = torch.log_softmax(logits.masked_fill(~allowed, CLOSED), dim=2)
         return cls(logs, logs.exp())
@@ -34,8 +34,10 @@ class ItemPolicy:
         return ItemPolicy(self.log_probs[steps], self.probs[steps])
 
     def log_prob_by_slot(self, chosen: Tensor) -> Tensor:
-        """(b, K) of the items of lists, given as places on the menu (b, K), each given those
-        before it; an empty slot (-1) is certain."""
+        """(b, K) log-probability of each item of the lists, given the items before it.
+
+        chosen: (b, K) columns among the candidates; an empty slot, -1, has probability 1.
+        """
         logs = self.log_probs.gather(2, chosen.clamp(min=0)[:, :, None]).squeeze(2)
         return logs.masked_fill(chosen < 0, 0.0)
 
@@ -54,7 +56,7 @@ class ItemPolicy:
 
 
 def rows_of(outputs: Tensor, list_length: int) -> Tensor:
-    """(m, K, signals): W, the outputs of an actor with a softmax head."""
+    """(m, K, features): W, the outputs of an actor with a softmax head."""
     return outputs.view(len(outputs), list_length, -1)
 
 
@@ -73,7 +75,7 @@ def gumbel(like: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def draw(logits: Tensor, open_items: Tensor, generator: torch.Generator) -> Tensor:
-    """(b, K) places on the menu, by the Gumbel trick; -1 where nothing is open."""
+    """(b, K) places among the candidates, by the Gumbel trick; -1 where nothing is open."""
     chosen = []
     for slot in logits.unbind(1):
         noisy = (slot + gumbel(slot, generator)).masked_fill(~open_items, -torch.inf)
@@ -113,7 +115,7 @@ def policy_at(
     logits = candidates.logits(rows_of(outputs, allowed.shape[1])).index_select(0, states)
     if charges is not None:
         logits = logits - charges.to(logits)
-    return ItemPolicy.of(logits / temperature, allowed)
+    return ItemPolicy.from_logits(logits / temperature, allowed)
 
 
 def explored(values: Sequence[Tensor], temperature: float, generator: torch.Generator) -> Tensors:
@@ -131,14 +133,14 @@ def propensities(values: Sequence[Tensor], lists: Tensor, temperature: float) ->
     earlier slot: a softmax for lists of one item, Plackett-Luce for longer ones. An empty slot, -1,
     is certain.
     """
-    chances = []
+    probabilities = []
     for k, slot in enumerate(values):
         earlier, item = lists[:, :k], lists[:, k : k + 1]
         closed = slot.new_zeros(earlier.shape).masked_fill_(earlier >= 0, -torch.inf)
         left = slot.scatter_add(1, earlier.clamp(min=0), closed) / temperature
         logs = left.gather(1, item.clamp(min=0)) - left.logsumexp(1, keepdim=True)
-        chances.append(logs.exp().masked_fill(item < 0, 1.0))
-    return torch.cat(chances, dim=1)
+        probabilities.append(logs.exp().masked_fill(item < 0, 1.0))
+    return torch.cat(probabilities, dim=1)
 
 
 _LOG_2PI = math.log(2 * math.pi)
@@ -152,7 +154,7 @@ class Proposal:
     log_std: Tensor  # (m, K d)
 
     @classmethod
-    def of(cls, outputs: Tensor) -> "Proposal":
+    def from_outputs(cls, outputs: Tensor) -> "Proposal":
         mean, log_std = outputs.chunk(2, dim=1)
         return cls(mean, log_std)
 

@@ -25,7 +25,7 @@ from fairhorizon.fcpo.policies import (
 from fairhorizon.rankers.candidates import CandidateSet
 from fairhorizon.ranking import users_at_once
 from fairhorizon.recommenders.interactive import listed_ndcg
-from fairhorizon.recommenders.lists.features import Opening
+from fairhorizon.recommenders.lists.features import InitialCandidates
 from fairhorizon.simulation.dynamics import Outcome, State, advance
 from fairhorizon.simulation.feedback import Scenario
 from fairhorizon.storage import below
@@ -171,13 +171,13 @@ class PolicyState:
 
     def __init__(self, actor: Actor, state: State, sensitive: Tensor) -> None:
         self.actor = actor
-        self.features = actor.items.look(state.users, state.queue, sensitive)
+        self.features = actor.items.features(state.users, state.queue, sensitive)
         self.restart(state)
 
     @torch.no_grad()
     def restart(self, state: State) -> None:
         """Drop the recorded states and evaluate the actor again, which may have learned."""
-        queues = self.actor.items.remember(state.queue)
+        queues = self.actor.items.encoder_input(state.queue)
         self.users, self.queues = [state.users], [queues]  # distinct states so far
         self.n_states = len(queues)
         self.index = torch.arange(len(state.users)).to(state.users)  # present state of each row
@@ -186,7 +186,7 @@ class PolicyState:
     @property
     def proposal(self) -> Proposal:
         """The distribution of W, of an actor with a Gaussian head."""
-        return Proposal.of(self.outputs)
+        return Proposal.from_outputs(self.outputs)
 
     def open_scores(self, proposals: Tensor, state: State) -> list[Tensor]:
         """(b, n_items) scores by each row of W, -inf for blocked items."""
@@ -201,7 +201,7 @@ class PolicyState:
             return
         users, queues = outcome.state.users[rows], outcome.state.queue[rows]
         self.features.refresh(rows, users, queues)
-        queues = self.actor.items.remember(queues)
+        queues = self.actor.items.encoder_input(queues)
         self.outputs = self.outputs.index_copy(0, rows, self.actor(users, queues))
         first, self.n_states = self.n_states, self.n_states + len(rows)
         self.index = self.index.index_copy(0, rows, torch.arange(first, self.n_states).to(rows))
@@ -301,7 +301,7 @@ def served_ndcg(
 def rollout_items(
     actor: Actor,
     scenario: Scenario,
-    opening: Opening,
+    initial: InitialCandidates,
     sensitive: Tensor,
     *,
     steps: int,
@@ -309,7 +309,7 @@ def rollout_items(
     attention: Tensor,
     generator: torch.Generator,
 ) -> Trajectories:
-    """One trajectory of `steps` lists for each user of the opening, by sampled items.
+    """One trajectory of `steps` lists for each user of the initial states, by sampled items.
 
     A hit or a sensitive item in slot k counts by the attention (K,) that the slot gets.
     """
@@ -318,8 +318,8 @@ def rollout_items(
         weights = rows_of(actor(users, queues), actor.list_length)
         return candidates.logits(weights) / temperature  # (b, K, C)
 
-    state, feedback = scenario.begin(opening.users, sensitive.device)
-    candidates, queues = opening.menus, actor.items.remember(state.queue)
+    state, feedback = scenario.begin(initial.users, sensitive.device)
+    candidates, queues = initial.candidate_set, actor.items.encoder_input(state.queue)
     items, open_items = candidates.items.clone(), candidates.items >= 0  # (b, C) of present states
     logits = logits_of(state.users, queues, candidates)
     index = torch.arange(len(state.users)).to(state.users)  # (b,) present state of each user
@@ -331,7 +331,9 @@ def rollout_items(
         lists = items.gather(1, chosen.clamp(min=0)).masked_fill(chosen < 0, -1)
         outcome = advance(state, lists, feedback, sensitive)
         state = outcome.state
-        log_prob = ItemPolicy.of(logits, allowed_by_slot(open_items, chosen)).log_prob(chosen)
+        log_prob = ItemPolicy.from_logits(logits, allowed_by_slot(open_items, chosen)).log_prob(
+            chosen
+        )
         shown = (lists >= 0) & sensitive[lists.clamp(min=0)]
         reward, cost = outcome.hits.float() @ attention, shown.float() @ attention
         taken.append((index, log_prob, lists, reward, cost[:, None], open_items, chosen))
@@ -342,10 +344,12 @@ def rollout_items(
         if not len(rows):
             continue
         users, queues = state.users[rows], state.queue[rows]
-        candidates = actor.items.menus(users, queues, state.blocked_sets.mask(rows), sensitive)
+        candidates = actor.items.candidate_set(
+            users, queues, state.blocked_sets.mask(rows), sensitive
+        )
         items = items.index_copy(0, rows, candidates.items)
         open_items = open_items.index_copy(0, rows, candidates.items >= 0)
-        queues = actor.items.remember(queues)
+        queues = actor.items.encoder_input(queues)
         logits = logits.index_copy(0, rows, logits_of(users, queues, candidates))
         index = index.index_copy(0, rows, torch.arange(n_states, n_states + len(rows)).to(rows))
         visited.append((users, queues, candidates, feedback.answer(items)[rows]))

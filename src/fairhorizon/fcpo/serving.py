@@ -21,22 +21,25 @@ from fairhorizon.metrics.accuracy import discount
 from fairhorizon.metrics.shares import whole_showings
 from fairhorizon.rankers.candidates import CandidateSet
 from fairhorizon.recommenders.interactive import listed_ndcg, ndcg_by_user
-from fairhorizon.recommenders.lists.chances import WeightedProbabilities, softmax_chances
 from fairhorizon.recommenders.lists.features import (
     FeatureSource,
-    Opening,
+    InitialCandidates,
+    initial_candidates,
     liked_items,
-    open_menus,
     some_users,
 )
 from fairhorizon.recommenders.lists.item_lists import NO_LIMIT, GiniTarget, ItemLists
+from fairhorizon.recommenders.lists.probabilities import (
+    WeightedProbabilities,
+    softmax_probabilities,
+)
 from fairhorizon.simulation.feedback import Scenario
 
 
-# ---- The chances of items by a trained policy ----------------------------------------------------
+# ---- The probabilities of items by a trained policy ----------------------------------------------
 @dataclass(frozen=True)
 class ActorProbabilities:
-    """softmax(W signals) over the menu, W by the actor, the mean over its rows."""
+    """softmax(W features) over the candidates, W by the actor, the mean over its rows."""
 
     actor: Actor
 
@@ -44,13 +47,13 @@ class ActorProbabilities:
     def items(self) -> FeatureSource:
         return self.actor.items
 
-    def of(self, menus: CandidateSet, users: Tensor, queues: Tensor) -> Tensor:
-        outputs = self.actor(users, self.items.remember(queues))
+    def predict(self, candidate_set: CandidateSet, users: Tensor, queues: Tensor) -> Tensor:
+        outputs = self.actor(users, self.items.encoder_input(queues))
         weights = rows_of(outputs, self.actor.list_length)
         if self.items.priced:
             # the price of the level, found for all users together, replaces the learned one
             weights = torch.cat([weights[..., :-1], torch.zeros_like(weights[..., -1:])], dim=2)
-        return softmax_chances(menus, weights.mean(1, keepdim=True))
+        return softmax_probabilities(candidate_set, weights.mean(1, keepdim=True))
 
 
 # ---- How even lists may be made: as much as accuracy on later items can afford -------------------
@@ -60,8 +63,8 @@ PARTS = (1.0, 0.75, 0.5, 0.25)  # of the way to the Gini index of the most even 
 @torch.no_grad()
 def largest_gini_reduction(
     lists: ItemLists,
-    evenness: GiniTarget,
-    opening: Opening,
+    gini_target: GiniTarget,
+    initial: InitialCandidates,
     scenario: Scenario,
     *,
     length: int,
@@ -75,14 +78,14 @@ def largest_gini_reduction(
 
     def ndcg(rule: PlaceRule, spread: GiniTarget | None) -> float:
         some = replace(lists, rule=rule, spread=spread)
-        queues = scenario.queue[opening.users]
-        shown = some.from_menus(opening.menus, opening.users, queues, length)
-        return listed_ndcg(shown, opening.users, scenario)
+        queues = scenario.queue[initial.users]
+        shown = some.from_candidates(initial.candidate_set, initial.users, queues, length)
+        return listed_ndcg(shown, initial.users, scenario)
 
     rules = (NO_LIMIT, PlaceRule(limit))
     least = {rule: (1 - cost) * ndcg(rule, None) for rule in rules}
     for part in PARTS:
-        spread = replace(evenness, part=part)
+        spread = replace(gini_target, part=part)
         if all(ndcg(rule, spread) >= lowest for rule, lowest in least.items()):
             return part
     return 0.0
@@ -173,15 +176,15 @@ def _offers(
 ) -> Iterator[list[Candidates]]:
     """Candidates of the users, a batch at a time; their values depend on the length."""
     for some in users.split(USERS_AT_ONCE):
-        queues, menus, offers = scenario.queue[some], None, []
+        queues, candidate_set, offers = scenario.queue[some], None, []
         for length in lengths:
-            # probabilities depend on the menu, so it has to be the menu for lists of this length
-            if menus is None or length > lists.chances.items.least_on_menu:
-                menus = open_menus(
-                    lists.chances.items, scenario, some, lists.sensitive, length
-                ).menus
+            # probabilities depend on the candidates: take those for lists of this length
+            if candidate_set is None or length > lists.probabilities.items.least_per_group:
+                candidate_set = initial_candidates(
+                    lists.probabilities.items, scenario, some, lists.sensitive, length
+                ).candidate_set
             codes = scenario.codes_of(some)
-            offers.append(lists.candidates(menus, codes, queues, length))
+            offers.append(lists.candidates(candidate_set, codes, queues, length))
         yield offers
 
 
@@ -208,25 +211,27 @@ def better_weights(
     users = some_users(validation, MOST_USERS, torch.Generator().manual_seed(seed))
     if len(users) < FEWEST_USERS:
         return first
-    opening = open_menus(lists.chances.items, validation, users, lists.sensitive)
-    menus, queues = opening.menus, validation.queue[users]
+    initial = initial_candidates(lists.probabilities.items, validation, users, lists.sensitive)
+    candidate_set, queues = initial.candidate_set, validation.queue[users]
     under_limit = replace(lists, rule=PlaceRule(config.limit_in_training), spread=None)
     length = min(VALIDATION_LENGTH, len(lists.sensitive))
 
     def measured(weights: Weights | None) -> NDArray[np.float64]:
-        chances = (
-            lists.chances
+        probabilities = (
+            lists.probabilities
             if weights is None
-            else WeightedProbabilities(lists.chances.items, weights)
+            else WeightedProbabilities(lists.probabilities.items, weights)
         )
-        shown = replace(under_limit, chances=chances).from_menus(menus, users, queues, length)
+        shown = replace(under_limit, probabilities=probabilities).from_candidates(
+            candidate_set, users, queues, length
+        )
         return ndcg_by_user(shown, users, validation)
 
     gain = measured(None) - measured(first)
-    return None if by_more_than_chance(gain) else first
+    return None if exceeds_chance(gain) else first
 
 
-def by_more_than_chance(differences: NDArray[np.float64]) -> bool:
+def exceeds_chance(differences: NDArray[np.float64]) -> bool:
     """Whether a mean of paired differences (users,) is more than its standard error above 0."""
     error = float(differences.std() / len(differences) ** 0.5)
     return bool(differences.mean() > BY_CHANCE * error)
@@ -237,7 +242,13 @@ FIT_ITERATIONS = 20  # of L-BFGS: enough for what is there to see, too few to le
 
 
 def gain_of_states(
-    actor: Actor, lists: ItemLists, opening: Opening, scenario: Scenario, *, length: int, seed: int
+    actor: Actor,
+    lists: ItemLists,
+    initial: InitialCandidates,
+    scenario: Scenario,
+    *,
+    length: int,
+    seed: int,
 ) -> NDArray[np.float64]:
     """(users,) NDCG that weights by state add to the first weights, on users not learned from.
 
@@ -247,14 +258,16 @@ def gain_of_states(
     other way round.
 
     actor: before its first round.  lists: how it makes lists, under the limit of the training.
-    opening: users and their candidates where the episodes of the scenario begin.
+    initial: users and their candidates where the episodes of the scenario begin.
     """
-    users, liked = opening.users, liked_items(opening, scenario)
+    users, liked = initial.users, liked_items(initial, scenario)
 
     def ndcg(judged: Actor, rows: Tensor) -> NDArray[np.float64]:
-        own, some = users[rows], replace(lists, chances=ActorProbabilities(judged))
+        own, some = users[rows], replace(lists, probabilities=ActorProbabilities(judged))
         with torch.no_grad():
-            shown = some.from_menus(opening.menus.take(rows), own, scenario.queue[own], length)
+            shown = some.from_candidates(
+                initial.candidate_set.take(rows), own, scenario.queue[own], length
+            )
         return ndcg_by_user(shown, own, scenario)
 
     order = torch.randperm(len(users), generator=torch.Generator().manual_seed(seed))
@@ -266,7 +279,7 @@ def gain_of_states(
             fitted,
             own,
             scenario.queue[own],
-            opening.menus.take(learned_from),
+            initial.candidate_set.take(learned_from),
             liked[learned_from],
         )
         gains[judged_on.numpy()] = ndcg(fitted, judged_on) - ndcg(actor, judged_on)
@@ -274,16 +287,16 @@ def gain_of_states(
 
 
 def _fit_by_cross_entropy(
-    actor: Actor, users: Tensor, queues: Tensor, menus: CandidateSet, liked: Tensor
+    actor: Actor, users: Tensor, queues: Tensor, candidate_set: CandidateSet, liked: Tensor
 ) -> None:
     """Make the items that users liked (b, C) most likely; all users who liked any count alike."""
     some = liked.any(1).nonzero().squeeze(1)
     targets = liked[some].float()
     targets = targets / targets.sum(1, keepdim=True)
-    menus, chances = menus.take(some), ActorProbabilities(actor)
+    candidate_set, probabilities = candidate_set.take(some), ActorProbabilities(actor)
 
     def loss() -> Tensor:
-        found = chances.of(menus, users[some], queues[some])
+        found = probabilities.predict(candidate_set, users[some], queues[some])
         return -(found.clamp(min=1e-30).log() * targets).sum(1).mean()
 
     minimise(actor.parameters(), loss, iterations=FIT_ITERATIONS)

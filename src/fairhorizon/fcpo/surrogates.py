@@ -24,7 +24,7 @@ def gaussian_surrogate(
 
     outputs: (m, 2 K d) of the present actor in the states of the batch.
     """
-    present = Proposal.of(outputs)
+    present = Proposal.from_outputs(outputs)
     steps = batch.state_index.flatten()  # (b T,) the state of each step
     proposals = batch.proposals.flatten(0, 1)
     log_probs = present.log_prob(proposals, steps)
@@ -34,7 +34,7 @@ def gaussian_surrogate(
     visits = torch.bincount(steps, minlength=len(outputs)).to(outputs)  # (m,) of each state
 
     def evaluate(outputs: Tensor) -> Predicted:
-        new = Proposal.of(outputs)
+        new = Proposal.from_outputs(outputs)
         change = torch.expm1(new.log_prob(proposals, steps) - log_probs)
         reward, *costs = weights @ change
         return Predicted(reward, torch.stack(costs), new.kl_from(present) @ visits / len(steps))

@@ -38,8 +38,8 @@ from fairhorizon.fcpo.serving import (
     VALIDATION_LENGTH,
     ActorProbabilities,
     better_weights,
-    by_more_than_chance,
     calibrate,
+    exceeds_chance,
     gain_of_states,
     largest_gini_reduction,
 )
@@ -56,8 +56,8 @@ from fairhorizon.recommenders.base import FitTask, Fitted, LogPart
 from fairhorizon.recommenders.interactive import listed_ndcg
 from fairhorizon.recommenders.lists.features import (
     EnsembleItems,
+    initial_candidates,
     liked_items,
-    open_menus,
     some_users,
 )
 from fairhorizon.recommenders.lists.item_lists import NO_LIMIT, ItemLists
@@ -169,8 +169,8 @@ class SoftmaxEpisodes:
         self.validation, self.sensitive = validation, sensitive
         generator = torch.Generator().manual_seed(seed)
         self.scenario = scenario_of(items, config, validation.queue.shape[1], generator)
-        self.opening, self.at_validation = (
-            open_menus(
+        self.initial, self.at_validation = (
+            initial_candidates(
                 actor.items, scenario, some_users(scenario, MOST_USERS, generator), sensitive
             )
             for scenario in (self.scenario, validation)
@@ -184,12 +184,12 @@ class SoftmaxEpisodes:
         config = self.config
         parts = []
         for _ in range(config.episodes_per_user):
-            drawn = torch.randperm(len(self.opening.users), generator=generator)
+            drawn = torch.randperm(len(self.initial.users), generator=generator)
             parts.append(
                 rollout_items(
                     self.actor,
                     self.scenario,
-                    self.opening.of(drawn[: config.users_per_round]),
+                    self.initial.take(drawn[: config.users_per_round]),
                     self.sensitive,
                     steps=config.horizon,
                     temperature=config.temperature,
@@ -201,15 +201,17 @@ class SoftmaxEpisodes:
 
     def validate(self) -> float:
         """NDCG of the lists of the present actor, on the validation items."""
-        users, candidates = self.at_validation.users, self.at_validation.menus
+        users, candidates = self.at_validation.users, self.at_validation.candidate_set
         length = min(VALIDATION_LENGTH, len(self.sensitive))
         with torch.no_grad():
-            lists = self.lists.from_menus(candidates, users, self.validation.queue[users], length)
+            lists = self.lists.from_candidates(
+                candidates, users, self.validation.queue[users], length
+            )
         return listed_ndcg(lists, users, self.validation)
 
     def liked(self) -> Tensor:
         """(users, C) bool: which of the first candidates are liked in the episodes."""
-        return liked_items(self.opening, self.scenario)
+        return liked_items(self.initial, self.scenario)
 
 
 # ---- Algorithm 1 ---------------------------------------------------------------------------------
@@ -223,7 +225,7 @@ def _check_there(path: Path) -> None:
         raise ModelError(f"{path}: there is no checkpoint (leave out --resume to start again)")
 
 
-def begun_with(path: Path) -> tuple[FcpoConfig, int]:
+def started_with(path: Path) -> tuple[FcpoConfig, int]:
     """The settings and the seed of the training that a checkpoint holds."""
     _check_there(path)
     with understood(path):
@@ -283,7 +285,7 @@ class Training:
         self.checkpoint: Path | None = None  # the file; None: nothing is kept
         self.stopped = False
         self.fingerprint = split.train.fingerprint()
-        items = UserItems.of(split.train)
+        items = UserItems.from_log(split.train)
         length = queue_length(config, ensemble)
         validation = validation_scenario(split, length, config.protocol)
         self.can_validate = len(validation.positive.items) > 0
@@ -312,7 +314,7 @@ class Training:
         """
         episodes = self.episodes
         if isinstance(episodes, SoftmaxEpisodes) and self.ensemble is not None:
-            candidates = episodes.opening.menus
+            candidates = episodes.initial.candidate_set
             assert isinstance(candidates, ScoredCandidates)
             self.weigh(fit_temperature(self.ensemble.weights, candidates, episodes.liked()))
 
@@ -320,7 +322,7 @@ class Training:
         """Begin with these weights of the rankers, one for each of the ensemble."""
         assert self.ensemble is not None
         self.ensemble = self.ensemble.weighed(weights)
-        self.actor.begin_with([*weights, NO_PRICE])
+        self.actor.start_with_weights([*weights, NO_PRICE])
 
     @torch.enable_grad()
     def look_for_gain(self) -> str:
@@ -335,7 +337,7 @@ class Training:
         asked = chosen_on_log and not config.always_train
         if not asked or self.finished or self.reports or not isinstance(episodes, SoftmaxEpisodes):
             return ""
-        users = len(episodes.opening.users)
+        users = len(episodes.initial.users)
         if users < FEWEST_USERS:
             self.no_rounds = f"{users} users are too few to tell whether rounds of CPO add anything"
             return self.no_rounds
@@ -343,12 +345,12 @@ class Training:
         gain = gain_of_states(
             self.actor,
             episodes.lists,
-            episodes.opening,
+            episodes.initial,
             episodes.scenario,
             length=length,
             seed=self.seed,
         )
-        if not by_more_than_chance(gain):
+        if not exceeds_chance(gain):
             error = gain.std() / len(gain) ** 0.5
             self.no_rounds = (
                 f"weights that differ between states change NDCG@{length} of what came later in "
@@ -556,7 +558,7 @@ class Training:
         )
         items = policy.actor.items
         if isinstance(items, EnsembleItems) and ensemble is not None:
-            policy.actor.items = replace(items, panel=ensemble)
+            policy.actor.items = replace(items, ensemble=ensemble)
             policy.actor.without_price()
         if self.config.policy == "softmax":
             self._prepare(policy)
@@ -577,17 +579,17 @@ class Training:
         length = queue_length(config, policy.ensemble)
         states = validation_scenario(self.split, length, config.protocol)
         if isinstance(policy.actor.items, EnsembleItems):
-            first = policy.actor.items.panel.weights
+            first = policy.actor.items.ensemble.weights
             weights: tuple[float, ...] | None = first
             if not self.no_rounds:
                 weights = better_weights(policy.lists(config), states, config, first, seed)
             if weights is not None:
-                policy.actor.settle_on([*weights, NO_PRICE])
+                policy.actor.fix_weights([*weights, NO_PRICE])
                 policy.settled = True
-        policy.spread_part = self._affordable_spread(policy)
+        policy.spread_part = self._largest_gini_reduction(policy)
         policy.prices = calibrate(policy.lists(config), states, seed)
 
-    def _affordable_spread(self, policy: FittedPolicy) -> float:
+    def _largest_gini_reduction(self, policy: FittedPolicy) -> float:
         """The part of the way to the Gini index of `spread` that accuracy can afford.
 
         By what the rankers of the earlier part make of the later part.
@@ -596,11 +598,11 @@ class Training:
         target = policy.gini_target(config)
         if target is None or not isinstance(episodes, SoftmaxEpisodes):
             return 1.0
-        chances = ActorProbabilities(self.best_actor())
+        probabilities = ActorProbabilities(self.best_actor())
         return largest_gini_reduction(
-            ItemLists(chances, self.sensitive, policy.histories, NO_LIMIT, None),
+            ItemLists(probabilities, self.sensitive, policy.histories, NO_LIMIT, None),
             target,
-            episodes.opening,
+            episodes.initial,
             episodes.scenario,
             length=min(VALIDATION_LENGTH, len(self.sensitive)),
             limit=config.limit_in_training,

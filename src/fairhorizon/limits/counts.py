@@ -117,7 +117,7 @@ class Exposure:
             return None
         return self.grouping.room(self.counts, self.sensitive.numpy(), showings)
 
-    def begun(self, n_users: int) -> Tensor:
+    def list_prefix(self, n_users: int) -> Tensor:
         """(n_users, k) the places before those of the next step, in lists that grow by steps."""
         return torch.empty(n_users, 0, dtype=torch.int64)
 
@@ -213,7 +213,7 @@ class GrowingLists(Exposure):
         self.lists = torch.empty(n_users, 0, dtype=torch.int64)
         self.length = length
 
-    def begun(self, n_users: int) -> Tensor:  # noqa: ARG002  # the same in every step
+    def list_prefix(self, n_users: int) -> Tensor:  # noqa: ARG002  # the same in every step
         return self.lists
 
     def list_length(self, step: int) -> int:

@@ -262,8 +262,8 @@ class GiniLimit(StepLimit):
         """The distance of the index to the limit: costs are first-order changes of the index."""
         made = int(np.sum(showings))
         step = (exposure.n_shown + made) / made if made else 0.0
-        begun = min(1.0, step / self.warm_up) if self.warm_up else 1.0
-        return 1 - (1 - self.limit) * begun - _gini_and_ranks(exposure.shown)[0]
+        start = min(1.0, step / self.warm_up) if self.warm_up else 1.0
+        return 1 - (1 - self.limit) * start - _gini_and_ranks(exposure.shown)[0]
 
     def excess(self, exposure: Exposure) -> float:
         return _gini_and_ranks(exposure.shown)[0] - self.limit if exposure.n_shown else 0.0

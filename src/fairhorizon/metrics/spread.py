@@ -32,7 +32,7 @@ class Spread:
     std: float | None = None
 
     @classmethod
-    def of(cls, values: Sequence[float | None]) -> Self:
+    def from_values(cls, values: Sequence[float | None]) -> Self:
         """The deviation of a single value is 0."""
         known = [value for value in values if value is not None and math.isfinite(value)]
         if len(known) < len(values):

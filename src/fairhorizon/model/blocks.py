@@ -44,14 +44,14 @@ class ItemChoice:
 
     rows: Tensor  # (n,) users, by row of the scenario
     items: Tensor  # (n,) codes of the item that is not shown to the user in the same place of rows
-    barred: Tensor  # (n_items,) bool: not shown to anybody
+    never_shown: Tensor  # (n_items,) bool: not shown to anybody
 
 
 def _narrowed(scenario: Scenario, worth: Tensor | None, choice: ItemChoice | None) -> Scenario:
     scenario = replace(scenario, worth=worth)
     if choice is None:
         return scenario
-    return scenario.without(choice.rows, choice.items, choice.barred)
+    return scenario.without(choice.rows, choice.items, choice.never_shown)
 
 
 @dataclass(frozen=True)

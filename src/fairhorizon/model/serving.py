@@ -214,7 +214,7 @@ class Requests:
             UserItems(torch.from_numpy(pointers), torch.from_numpy(flat), n_items),
             codes=torch.tensor(codes, dtype=torch.int64),
             taken=torch.tensor([len(one.items) for one in self.users]),
-            barred=None if self.excluded is None else torch.from_numpy(self.excluded),
+            never_shown=None if self.excluded is None else torch.from_numpy(self.excluded),
         )
 
     def _queue(self, n_fitted: int, longest: int) -> Tensor:

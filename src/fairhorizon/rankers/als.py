@@ -61,7 +61,7 @@ class Als(Ranker[AlsConfig]):
     def _learn(self, split: Split, on_epoch: OnEpoch | None) -> None:
         config = self.config
         self.longest_ = longest_history(split)
-        items_of, users_of = UserItems.of(split.train), _users_per_item(split.train)
+        items_of, users_of = UserItems.from_log(split.train), _users_per_item(split.train)
         of_items, of_users = _strengths_both_ways(split.train)
         generator = torch.Generator().manual_seed(self.seed)
         vectors = torch.randn(split.train.n_items, config.dim, generator=generator) * 0.1

@@ -108,7 +108,7 @@ class Bpr(Ranker[BprConfig]):
 
     def _learn(self, split: Split, on_epoch: OnEpoch | None) -> None:
         generator = torch.Generator().manual_seed(self.seed)
-        training = BprTraining(UserItems.of(split.train), self.config, generator)
+        training = BprTraining(UserItems.from_log(split.train), self.config, generator)
         validation = Validation(split, self.queue_length, self.config.protocol)
 
         def adopt(table: Tensor) -> None:

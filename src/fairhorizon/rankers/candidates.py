@@ -1,7 +1,7 @@
-"""Candidates: the items that lists are made from in a state, each with its signals.
+"""Candidates: the items that lists are made from in a state, each with its features.
 
-A signal is the standardised score of a ranker, or a coordinate of an item's vector; the last one
-tells the limited group. Weights of the signals are those of the best softmax policy over them.
+A feature is the standardised score of a ranker, or a coordinate of an item's vector; the last one
+tells the limited group. Weights of the features are those of the best softmax policy over them.
 
 In a large catalogue the best items of a ranker are looked up instead of scored, where its scores
 are products of a vector of the user, q, and one of the item, v. FAISS (inverted index, IVF) puts
@@ -31,17 +31,17 @@ ITERATIONS = 50
 
 
 class CandidateSet(Interface):
-    """The candidates of m states, C each; a row of W times an item's signals is its logit."""
+    """The candidates of m states, C each; a row of W times an item's features is its logit."""
 
     @property
     def items(self) -> Tensor:
         """(m, C) item codes, -1 where there is none."""
 
     def logits(self, weights: Tensor) -> Tensor:
-        """(m, K, C) from K rows of W for each state, (m, K, signals)."""
+        """(m, K, C) from K rows of W for each state, (m, K, features)."""
 
     def pull(self, by_logits: Tensor) -> Tensor:
-        """(m, K, signals): the transpose of `logits`, applied to (m, K, C)."""
+        """(m, K, features): the transpose of `logits`, applied to (m, K, C)."""
 
     def take(self, states: Tensor) -> Self:
         """The candidates of some of the states."""
@@ -53,26 +53,26 @@ class CandidateSet(Interface):
 
 @dataclass(frozen=True)
 class ScoredCandidates:
-    """A few items, with different signals in every state."""
+    """A few items, with different features in every state."""
 
     items: Tensor  # (m, C)
-    signals: Tensor  # (m, C, signals)
+    features: Tensor  # (m, C, features)
 
     def logits(self, weights: Tensor) -> Tensor:
-        return weights @ self.signals.transpose(1, 2)
+        return weights @ self.features.transpose(1, 2)
 
     def pull(self, by_logits: Tensor) -> Tensor:
-        return by_logits @ self.signals
+        return by_logits @ self.features
 
     def take(self, states: Tensor) -> "ScoredCandidates":
-        return ScoredCandidates(self.items[states], self.signals[states])
+        return ScoredCandidates(self.items[states], self.features[states])
 
     def to(self, device: torch.device) -> "ScoredCandidates":
-        return ScoredCandidates(self.items.to(device), self.signals.to(device))
+        return ScoredCandidates(self.items.to(device), self.features.to(device))
 
     @classmethod
     def join(cls, parts: "Sequence[ScoredCandidates]") -> "ScoredCandidates":
-        return cls(torch.cat([p.items for p in parts]), torch.cat([p.signals for p in parts]))
+        return cls(torch.cat([p.items for p in parts]), torch.cat([p.features for p in parts]))
 
 
 @dataclass(frozen=True)
@@ -80,8 +80,8 @@ class CatalogueCandidates:
     """All items, with the same vectors in every state, but for the group, which may change."""
 
     items: Tensor  # (m, n_items)
-    vectors: Tensor  # (n_items, signals), without the group where that has its own table
-    groups: Tensor | None = None  # (m, n_items) the last signal of each item in each state
+    vectors: Tensor  # (n_items, features), without the group where that has its own table
+    groups: Tensor | None = None  # (m, n_items) the last feature of each item in each state
 
     def logits(self, weights: Tensor) -> Tensor:
         if self.groups is None:
@@ -130,22 +130,22 @@ def distinct(items: Tensor) -> Tensor:
 
 
 def weights_by_cross_entropy(candidates: ScoredCandidates, liked: Tensor) -> tuple[float, ...]:
-    """Maximum-likelihood weights of a softmax policy, for every signal but the last (the group).
+    """Maximum-likelihood weights of a softmax policy, for every feature but the last (the group).
 
     `liked` (m, C) marks what users liked later on. All users count equally, the problem is convex,
     and without any liked item all weights are 1.
     """
     some = liked.any(1)
-    signals, targets = candidates.signals[some, :, :-1], liked[some].float()
+    features, targets = candidates.features[some, :, :-1], liked[some].float()
     targets = targets / targets.sum(1, keepdim=True)
     closed = candidates.items[some] < 0
-    n_signals = signals.shape[2]
-    if not len(signals):
-        return (1.0,) * n_signals
-    weights = torch.zeros(n_signals, device=signals.device, requires_grad=True)
+    n_features = features.shape[2]
+    if not len(features):
+        return (1.0,) * n_features
+    weights = torch.zeros(n_features, device=features.device, requires_grad=True)
 
     def loss() -> Tensor:
-        logits = (signals @ weights).masked_fill(closed, CLOSED)
+        logits = (features @ weights).masked_fill(closed, CLOSED)
         likelihood = (torch.log_softmax(logits, dim=1) * targets).sum(1).mean()
         return RIDGE * weights.square().sum() - likelihood
 
@@ -158,10 +158,10 @@ def fit_temperature(
 ) -> tuple[float, ...]:
     """The weights times the one factor that makes what users liked most likely.
 
-    The factor is the inverse temperature of a softmax over the weighted sum of the signals.
+    The factor is the inverse temperature of a softmax over the weighted sum of the features.
     """
-    *signals, group = candidates.signals.unbind(2)
-    total = sum(weight * signal for weight, signal in zip(weights, signals, strict=True))
+    *features, group = candidates.features.unbind(2)
+    total = sum(weight * signal for weight, signal in zip(weights, features, strict=True))
     assert isinstance(total, Tensor)
     (factor,) = weights_by_cross_entropy(
         ScoredCandidates(candidates.items, torch.stack([total, group], dim=2)), liked
@@ -190,7 +190,7 @@ class GroupIndex:
     index: Any  # of FAISS; None for a group without items
 
     @classmethod
-    def of(cls, vectors: Tensor, items: Tensor) -> "GroupIndex":
+    def from_vectors(cls, vectors: Tensor, items: Tensor) -> "GroupIndex":
         if not len(items):
             return cls(items, None)
         import faiss
@@ -228,7 +228,7 @@ class VectorSearch:
         self._groups: tuple[Tensor, Sequence[GroupIndex]] | None = None  # of the last groups
 
     @classmethod
-    def of(cls, ranker: Ranker[Any], probes: int = FIRST_PROBES) -> "VectorSearch":
+    def from_ranker(cls, ranker: Ranker[Any], probes: int = FIRST_PROBES) -> "VectorSearch":
         vectors = ranker.item_vectors()
         if vectors is None:
             raise ValueError(f"scores of {ranker.method} are no products of vectors")
@@ -241,7 +241,7 @@ class VectorSearch:
         mean = exact.mean(0)
         return mean, (exact - mean).T @ (exact - mean) / len(exact)
 
-    def signals(self, queries: Tensor, items: Tensor) -> Tensor:
+    def features(self, queries: Tensor, items: Tensor) -> Tensor:
         """(b, C) standardised scores of some items (b, C)."""
         mean, covariance = self._moments
         exact = queries.double()
@@ -277,7 +277,10 @@ class VectorSearch:
     def _indices(self, sensitive: Tensor) -> Sequence[GroupIndex]:
         if self._groups is None or not torch.equal(self._groups[0], sensitive):
             both = (sensitive.nonzero().squeeze(1), (~sensitive).nonzero().squeeze(1))
-            self._groups = sensitive, [GroupIndex.of(self.vectors, items) for items in both]
+            self._groups = (
+                sensitive,
+                [GroupIndex.from_vectors(self.vectors, items) for items in both],
+            )
         return self._groups[1]
 
 
@@ -306,7 +309,7 @@ def searched(
 
     Twice as many clusters are looked at until it does, from 8 to all of them.
     """
-    search, queries = VectorSearch.of(ranker), ranker.user_vectors(users, queue)
+    search, queries = VectorSearch.from_ranker(ranker), ranker.user_vectors(users, queue)
     exact = best_of_groups([ranker.scores(users, queue)], blocked, group, count)
     while True:
         found = search.best(queries, blocked, group, count)
@@ -321,4 +324,4 @@ def again(search: VectorSearch | None, ranker: Ranker[Any] | None) -> VectorSear
     """The search of a ranker that was fitted again, in as many clusters."""
     if search is None or ranker is None:
         return None
-    return VectorSearch.of(ranker, search.probes)
+    return VectorSearch.from_ranker(ranker, search.probes)

@@ -94,7 +94,7 @@ class Ease(Ranker[EaseConfig]):
 
     def _learn(self, split: Split, on_epoch: OnEpoch | None) -> None:  # noqa: ARG002  # no epochs
         self.longest_ = longest_history(split)
-        histories, given = UserItems.of(split.train), strengths_by_user(split.train)
+        histories, given = UserItems.from_log(split.train), strengths_by_user(split.train)
         large = histories.n_items > MOST_ITEMS
         self.numbers_ = frequent(histories, FREQUENT if large else MOST_ITEMS)
         if given is not None:

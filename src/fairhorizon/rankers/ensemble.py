@@ -322,7 +322,7 @@ class Ensemble:
             rankers.append(kinds[stored["method"]].from_parts(own, stored))
         ndcg, summary = (tuple(description.get(name, ())) for name in ("ndcg", "summary"))
         searches = tuple(
-            None if probes is None else VectorSearch.of(ranker, probes)
+            None if probes is None else VectorSearch.from_ranker(ranker, probes)
             for ranker, probes in zip(rankers, description.get("probes", ()), strict=False)
         )
         return cls(tuple(rankers), tuple(description["weights"]), ndcg, summary, searches)
@@ -392,8 +392,10 @@ def fit_ensemble(
     split = task.split
     if given_to is not None:
         drafts = with_selected_settings(drafts, task, given_to)
-    later = LaterPart.of_training(split, task.protocol, seed=task.seed)
-    last = LaterPart.of(split, UserItems.of(split.validation), task.protocol, seed=task.seed)
+    later = LaterPart.from_training(split, task.protocol, seed=task.seed)
+    last = LaterPart.from_split(
+        split, UserItems.from_log(split.validation), task.protocol, seed=task.seed
+    )
     names = ", ".join(draft.method for draft in drafts)
     jobs = [FitJob(draft, split, task.whole_ready) for draft in drafts]
     if len(later.users):
@@ -406,7 +408,7 @@ def fit_ensemble(
     on_whole, on_earlier = fits[: len(drafts)], fits[len(drafts) :] or fits[: len(drafts)]
     pairs = [(one, two) for one, two in zip(on_whole, on_earlier, strict=True) if one and two]
     shortlists = [
-        Shortlists.of_rankers([pair[number] for pair in pairs], part)
+        Shortlists.from_rankers([pair[number] for pair in pairs], part)
         for number, part in enumerate((last, later))
         if len(part.users)
     ]
@@ -438,7 +440,7 @@ def with_selected_settings(
     small = frequent_part(
         task.split, most_users=SEARCHED_USERS, most_items=SEARCHED_ITEMS, seed=task.seed
     )
-    part = LaterPart.of_training(small, task.protocol, seed=task.seed)
+    part = LaterPart.from_training(small, task.protocol, seed=task.seed)
     if not len(part.users):
         return list(drafts)
 

@@ -163,7 +163,7 @@ class Ncf(Ranker[NcfConfig]):
 
     def _learn(self, split: Split, on_epoch: OnEpoch | None) -> None:
         generator = torch.Generator().manual_seed(self.seed)
-        training = NcfTraining(UserItems.of(split.train), self.config, generator)
+        training = NcfTraining(UserItems.from_log(split.train), self.config, generator)
         validation = Validation(split, self.queue_length, self.config.protocol)
         self.parameters_ = train_until_stale(
             training.parameters,

@@ -69,7 +69,7 @@ class LagCounts:
     following: Tensor  # sum_t y_t, (n_items,)
 
     @classmethod
-    def of(
+    def from_histories(
         cls,
         histories: UserItems,
         scales: Scales,
@@ -336,12 +336,12 @@ class Ridge(Ranker[RidgeConfig]):
         return max(self.windows)
 
     def _learn(self, split: Split, on_epoch: OnEpoch | None) -> None:  # noqa: ARG002  # no epochs
-        histories = UserItems.of(split.train)
+        histories = UserItems.from_log(split.train)
         features = frequent(histories, most_features(histories.n_items, len(self.config.decays)))
         exact = len(self.config.decays) * (int(features.max()) + 1) <= EXACT_COLUMNS
         dtype = torch.float64 if exact else torch.float32
         given = strengths_by_user(split.train)
-        counts = LagCounts.of(histories, self.scales, features, dtype, given)
+        counts = LagCounts.from_histories(histories, self.scales, features, dtype, given)
         self.features_, self.longest_ = features, longest_history(split)
         self.coefficients_ = solved(counts, self.config.l2, self.config.popularity)
 

@@ -93,9 +93,11 @@ class LaterPart:
     protocol: Protocol
 
     @classmethod
-    def of(cls, split: Split, later: UserItems, protocol: Protocol, *, seed: int) -> "LaterPart":
+    def from_split(
+        cls, split: Split, later: UserItems, protocol: Protocol, *, seed: int
+    ) -> "LaterPart":
         """After the training log of a split come the `later` items; of a sample of users."""
-        before = UserItems.of(split.train)
+        before = UserItems.from_log(split.train)
         lengths = before.indptr.diff()
         some, enough = later.indptr.diff() > 0, lengths >= FEWEST_ITEMS
         users = (some & (enough if (some & enough).any() else lengths > 0)).nonzero().squeeze(1)
@@ -106,11 +108,11 @@ class LaterPart:
         return cls(split, users, before, later, protocol)
 
     @classmethod
-    def of_training(cls, parts: Split, protocol: Protocol, *, seed: int) -> "LaterPart":
+    def from_training(cls, parts: Split, protocol: Protocol, *, seed: int) -> "LaterPart":
         """The last fifth of every user's training items, and the item before them."""
         inner = earlier_part(parts)
-        later = UserItems.of(inner.validation, inner.test)
-        return cls.of(inner, later, protocol, seed=seed)
+        later = UserItems.from_log(inner.validation, inner.test)
+        return cls.from_split(inner, later, protocol, seed=seed)
 
     def blocks(self) -> Iterator[LaterBlock]:
         """All users, as many at a time as there is memory for their scores."""
@@ -188,39 +190,42 @@ def _mean_ndcg(draft: Ranker[Any], config: Settings, part: LaterPart) -> float:
 class Shortlists:
     """The best items of every ranker, each with the standardised scores of all of them."""
 
-    signals: Tensor  # (rankers, b, C), -1e9 where there is no item
+    features: Tensor  # (rankers, b, C), -1e9 where there is no item
     liked: Tensor  # (b, C) bool
     ideal: Tensor  # (b,)
 
     @classmethod
-    def of_rankers(cls, rankers: Sequence[Ranker[Any]], part: LaterPart) -> "Shortlists":
+    def from_rankers(cls, rankers: Sequence[Ranker[Any]], part: LaterPart) -> "Shortlists":
         """Of all users of a later part, some at a time."""
         blocks = [
-            cls.of([block.scores(ranker) for ranker in rankers], block) for block in part.blocks()
+            cls.from_scores([block.scores(ranker) for ranker in rankers], block)
+            for block in part.blocks()
         ]
         return cls(
-            torch.cat([block.signals for block in blocks], dim=1),
+            torch.cat([block.features for block in blocks], dim=1),
             torch.cat([block.liked for block in blocks]),
             torch.cat([block.ideal for block in blocks]),
         )
 
     @classmethod
-    def of(cls, scores: Sequence[Tensor], part: LaterBlock) -> "Shortlists":
+    def from_scores(cls, scores: Sequence[Tensor], part: LaterBlock) -> "Shortlists":
         """From the scores (b, n_items) of every ranker."""
-        signals = [standardised(values) for values in scores]
-        best = [top(values.masked_fill(part.blocked, -torch.inf), CANDIDATES) for values in signals]
+        features = [standardised(values) for values in scores]
+        best = [
+            top(values.masked_fill(part.blocked, -torch.inf), CANDIDATES) for values in features
+        ]
         items = torch.cat([at.masked_fill(value == -torch.inf, -1) for value, at in best], dim=1)
         items = items.sort(dim=1).values
         closed = items < 0
         closed[:, 1:] |= items[:, 1:] == items[:, :-1]
         at = items.clamp(min=0)
-        open_signals = torch.stack([values.gather(1, at) for values in signals])
+        open_features = torch.stack([values.gather(1, at) for values in features])
         liked = part.liked.gather(1, at) & ~closed
-        return cls(open_signals.masked_fill(closed, NO_SCORE), liked, ideal(part.liked))
+        return cls(open_features.masked_fill(closed, NO_SCORE), liked, ideal(part.liked))
 
     def ndcg(self, weights: Tensor) -> Tensor:
-        """(b,) NDCG of lists by the weighted sum of the signals."""
-        scores = torch.tensordot(weights, self.signals, dims=1)
+        """(b,) NDCG of lists by the weighted sum of the features."""
+        scores = torch.tensordot(weights, self.features, dims=1)
         best = scores.topk(min(LENGTH, scores.shape[1]), dim=1).indices
         gains = discount(torch.arange(1, best.shape[1] + 1))
         return (self.liked.gather(1, best) * gains).sum(1) / self.ideal
@@ -237,7 +242,7 @@ def select_weights(shortlists: Sequence[Shortlists]) -> Tensor:
     def measured(weights: Tensor) -> Tensor:
         return torch.cat([some.ndcg(weights) for some in shortlists])
 
-    alone = [(unit, measured(unit)) for unit in torch.eye(len(shortlists[0].signals)).unbind()]
+    alone = [(unit, measured(unit)) for unit in torch.eye(len(shortlists[0].features)).unbind()]
     best, value = max(alone, key=_mean)
     for _ in range(MOST_ROUNDS):
         trials = [(weights, measured(weights)) for weights in _neighbours(best)]

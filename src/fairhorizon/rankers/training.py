@@ -36,7 +36,7 @@ class Validation:
     def __init__(
         self, split: Split, queue_length: int, protocol: Protocol = Protocol.STANDARD
     ) -> None:
-        history, held_out = UserItems.of(split.train), UserItems.of(split.validation)
+        history, held_out = UserItems.from_log(split.train), UserItems.from_log(split.validation)
         if not len(held_out.items):  # each user's last training item instead
             history, held_out = history.cut((history.indptr.diff() - 1).clamp(min=0))
         self.known, self.queue = history, history.last(queue_length)
@@ -163,7 +163,7 @@ class NegativeSampler:
         return nth + taken - self._first[users]
 
 
-CHANCE_EXPONENT = 0.5  # of how often an item was taken
+PROBABILITY_EXPONENT = 0.5  # of how often an item was taken
 ROWS_AT_ONCE = 256
 
 
@@ -172,7 +172,7 @@ class ItemSample:
     """Distinct items, each with the logarithm of its inclusion probability."""
 
     items: Tensor  # (m,)
-    log_chance: Tensor  # (m,)
+    log_probability: Tensor  # (m,)
 
 
 class ItemSampler:
@@ -185,10 +185,10 @@ class ItemSampler:
     """
 
     def __init__(self, counts: Tensor, size: int) -> None:
-        self.chance = inclusion_chances((counts.double() + 1) ** CHANCE_EXPONENT, size)
+        self.chance = inclusion_probabilities((counts.double() + 1) ** PROBABILITY_EXPONENT, size)
         self._certain = (self.chance >= 1).nonzero().squeeze(1)
         self._others = (self.chance < 1).nonzero().squeeze(1)
-        self._log_chance = self.chance.log().float()
+        self._log_probability = self.chance.log().float()
 
     def draw(self) -> ItemSample:
         """A sample, by torch's global generator."""
@@ -197,10 +197,10 @@ class ItemSampler:
         hits = torch.rand((), dtype=torch.float64) + torch.arange(round(float(ends[-1:].sum())))
         hit = torch.searchsorted(ends, hits, right=True).clamp(max=len(others) - 1)
         items = torch.cat([self._certain, others[hit]])
-        return ItemSample(items, self._log_chance[items])
+        return ItemSample(items, self._log_probability[items])
 
 
-def inclusion_chances(weights: Tensor, size: int) -> Tensor:
+def inclusion_probabilities(weights: Tensor, size: int) -> Tensor:
     """min(1, c weight) with c such that they sum to `size`; all 1 if there are at most `size`."""
     if size >= len(weights):
         return torch.ones_like(weights)
@@ -274,6 +274,6 @@ def sampled_softmax_loss(
     sampled, own = embedding(rows, vectors).split([m, len(targets)])
     sampled_bias, own_bias = bias[rows].split([m, len(targets)])
     loss: Tensor = SampledSoftmaxLoss.apply(  # type: ignore[no-untyped-call]
-        x, sampled, sampled_bias - sample.log_chance, own, own_bias, place[targets]
+        x, sampled, sampled_bias - sample.log_probability, own, own_bias, place[targets]
     )
     return loss

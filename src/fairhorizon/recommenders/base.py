@@ -44,8 +44,8 @@ class RankedLists:
 
     lists: (n_users, K) item codes, -1 where nothing is left that may be shown.
     values: (n_users, K) the value of each showing, in units of the user's NDCG
-        (`recommenders/lists/chances.py`); None of a method that has none. NaN where there is no
-        item.
+        (`recommenders/lists/probabilities.py`); None of a method that has none. NaN where there is
+        no item.
     scores: (n_users, K) the calibrated chance that the user takes the item next, of a method that
         calibrates; the score of the ranker otherwise; None where neither is known. NaN where there
         is no item.
@@ -83,11 +83,11 @@ class RankedLists:
 
 @dataclass(frozen=True, eq=False)
 class ValuedItems:
-    """Items of some users (b, n), -1 where one may not be shown, with values and chances."""
+    """Items of some users (b, n), -1 where one may not be shown, with values and probabilities."""
 
     items: Tensor
     values: Tensor
-    chances: Tensor
+    probabilities: Tensor
 
 
 def columns_of(lists: NDArray[np.int64], items: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -190,7 +190,9 @@ class FitTask:
             )
 
     @classmethod
-    def of(cls, split: Split, sensitive: NDArray[np.bool_] | None = None, **others: Any) -> Self:
+    def from_split(
+        cls, split: Split, sensitive: NDArray[np.bool_] | None = None, **others: Any
+    ) -> Self:
         """For the group that was given, or else for the popular items."""
         if sensitive is None:
             sensitive = popular_group(split.train.item_counts())
@@ -430,7 +432,7 @@ class Recommender(ABC):
         return ConfigError(f"{self.method} serves every user alone (leave out {option})")
 
     def item_values(self, scenario: Scenario, *, length: int) -> ValuedItems:  # noqa: ARG002
-        """All items for every user, with calibrated chances and the values that follow from them.
+        """All items for every user, with calibrated probabilities and the values that follow.
 
         What somebody else can make lists of, under limits that the model does not know.
         """

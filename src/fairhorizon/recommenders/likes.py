@@ -2,8 +2,9 @@
 
     value(u, i) = P(u likes i) (1 + showings to u since the last like)^since_like
 
-Scores of a ranker order the items of one user; chances can be compared between users. The factor is
-a rule of thumb for users who may leave: it gives scarce showings to those who had no luck lately.
+Scores of a ranker order the items of one user; probabilities can be compared between users. The
+factor is a rule of thumb for users who may leave: it gives scarce showings to those who had
+no luck lately.
 """
 
 import torch
@@ -26,15 +27,15 @@ class LikeModel:
     After `begin`, lists of every step are made of what is `valued`, and the responses are told to
     `note`. `learn` may come between any two steps.
 
-    since_like: exponent of the rule of thumb; 0: chances alone.
+    since_like: exponent of the rule of thumb; 0: probabilities alone.
     kinds: (n_items, kinds) the part that each kind has in an item, where they are known.
     """
 
     kinds: Tensor | None = None
 
-    def __init__(self, since_like: float = 0.0, rehearsals: int = 0) -> None:
-        self.since_like, self.rehearsals = since_like, rehearsals
-        self.chances = LikeProbabilities()
+    def __init__(self, since_like: float = 0.0, pretraining_runs: int = 0) -> None:
+        self.since_like, self.pretraining_runs = since_like, pretraining_runs
+        self.probabilities = LikeProbabilities()
         self.recorded: list[Shown] = []
         self.begin(torch.zeros(0))
 
@@ -49,11 +50,11 @@ class LikeModel:
         Values are the scores themselves before anything was learned.
         """
         self.scores, self.in_group = scores.cpu(), in_group.cpu().float()
-        if not self.chances.is_fitted:
+        if not self.probabilities.is_fitted:
             return scores
-        tiring = self.exposure.tiring(self.chances.of_fades)
+        tiring = self.exposure.tiring(self.probabilities.of_fades)
         of_users = self.responses.of_users()
-        values = self.chances.of(of_users, self.scores, self.in_group, tiring)
+        values = self.probabilities.predict(of_users, self.scores, self.in_group, tiring)
         values = values * (1 + self.responses.since[:, None]) ** self.since_like
         return values.masked_fill(self.scores == -torch.inf, -torch.inf).to(scores)
 
@@ -69,10 +70,10 @@ class LikeModel:
         self.exposure.see(lists)
 
     def learn(self) -> None:
-        """The chances, from everything recorded so far."""
+        """The probabilities, from everything recorded so far."""
         everything = self._joined()
         if everything.liked.any():
-            self.chances.fit(everything)
+            self.probabilities.fit(everything)
 
     def _joined(self) -> Shown:
         none = Shown(
@@ -92,13 +93,13 @@ class LikeModel:
             "exposure": self.exposure.tensors(),
         }
         named = {f"{part}.{k}": v for part, some in parts.items() for k, v in some.items()}
-        return {**named, "chances": self.chances.weights}
+        return {**named, "probabilities": self.probabilities.weights}
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
         """Go on from `tensors` of another one."""
         recorded = {name: value.clone() for name, value in below("recorded.", tensors).items()}
         self.recorded = [Shown(**recorded)]
-        self.chances.weights = tensors["chances"].clone()
+        self.probabilities.weights = tensors["probabilities"].clone()
         self.begin(torch.zeros(len(tensors["responses.stay"])))
         self.responses.restore(below("responses.", tensors))
         self.exposure.restore(below("exposure.", tensors))

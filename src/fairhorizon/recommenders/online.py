@@ -60,12 +60,12 @@ class OnlineRecommender(Interface):
 
 
 class ResponseLearner(Interface):
-    """What a recommender learns from recorded responses; it can rehearse before a run."""
+    """What a recommender learns from recorded responses; it can be pretrained before a run."""
 
     kinds: Tensor | None  # (n_items, kinds) the part that each kind has in an item, where known
 
     @property
-    def rehearsals(self) -> int:
+    def pretraining_runs(self) -> int:
         """Recorded runs among simulated users that it is to learn from before the run."""
 
     def learn(self) -> None:

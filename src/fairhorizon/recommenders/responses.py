@@ -11,7 +11,7 @@ FADING = (0.8, 0.9, 0.96)  # parts of earlier likes that still count after a sho
 PRIOR = 0.15  # share of likes that a new user is expected to give,
 BELIEVED = (1.0, 6.0)  # as if seen in so many showings: a quick and a slow estimate
 USER_FEATURES = 5
-MOODS = LAST + len(FADING) + len(BELIEVED) + 3
+CHURN_FEATURES = LAST + len(FADING) + len(BELIEVED) + 3
 
 
 class ResponseHistory:
@@ -53,7 +53,7 @@ class ResponseHistory:
         return torch.stack([one, self.history, *self.rates.unbind(1), self.stay.log1p()], dim=1)
 
     def churn(self) -> Tensor:
-        """(b, MOODS) what tells how near a user is to leaving."""
+        """(b, CHURN_FEATURES) what tells how near a user is to leaving."""
         numbers = [self.since.log1p(), self.stay.log1p(), self.history]
         return torch.cat([self.answers, self.faded, self.rates, torch.stack(numbers, 1)], dim=1)
 
@@ -65,22 +65,22 @@ class ResponseHistory:
             setattr(self, name, tensors[name].clone())
 
 
-def see_many(standing: ResponseHistory, shown: Tensor, liked: Tensor) -> None:
+def see_many(responses: ResponseHistory, shown: Tensor, liked: Tensor) -> None:
     """Note answers (b, K) to showings, oldest first; of each user the first so many are shown.
 
     shown: (b, K) bool, False after the last one of a user.  liked: (b, K) bool.
     """
     n, place = shown.sum(1), torch.arange(shown.shape[1])
     like = (liked & shown).float()
-    signs = torch.cat([standing.answers, 2 * like - 1], dim=1)
-    standing.answers = signs.gather(1, n[:, None] + torch.arange(LAST))
+    signs = torch.cat([responses.answers, 2 * like - 1], dim=1)
+    responses.answers = signs.gather(1, n[:, None] + torch.arange(LAST))
     keeps = torch.tensor(FADING)
     left = keeps ** (n[:, None] - 1 - place).clamp(min=0)[:, :, None]  # (b, K, FADING)
-    standing.faded = standing.faded * keeps ** n[:, None] + (like[:, :, None] * left).sum(1)
+    responses.faded = responses.faded * keeps ** n[:, None] + (like[:, :, None] * left).sum(1)
     last = (like * (place + 1)).amax(1)  # the place of the last like, from 1
-    standing.since = torch.where(last > 0, n - last, standing.since + n)
-    standing.stay = standing.stay + n
-    standing.likes = standing.likes + like.sum(1)
+    responses.since = torch.where(last > 0, n - last, responses.since + n)
+    responses.stay = responses.stay + n
+    responses.likes = responses.likes + like.sum(1)
 
 
 # ---- Exposure to categories of items: what may have tired or bored users -------------------------
@@ -154,8 +154,8 @@ class CategoryExposure:
 # ---- The chance of a like, calibrated on answers -------------------------------------------------
 #     P(u likes i) = sigmoid(v . x_u + w s_ui + g 1[i in G0] - l . faded_ui),    w > 0
 #
-# So among items of a group and kind the order of the scores stays, and chances of users can be
-# compared.
+# So among items of a group and kind the order of the scores stays, and the
+# probabilities of different users can be compared.
 
 ITEM_FEATURES = 2 + len(FADES)  # score, in the group, showings of the kinds that faded
 L2 = 1.0  # weight of the penalty, in units of one answer
@@ -198,8 +198,8 @@ class LikeProbabilities:
         """(fades,) what showings of the kinds of an item add to its log-odds."""
         return self.weights[USER_FEATURES + 2 :]
 
-    def of(self, of_users: Tensor, score: Tensor, in_group: Tensor, tiring: Tensor) -> Tensor:
-        """(b, n) chances; score: (b, n), the other two of a shape that fits to it.
+    def predict(self, of_users: Tensor, score: Tensor, in_group: Tensor, tiring: Tensor) -> Tensor:
+        """(b, n) probabilities; score: (b, n), the other two of a shape that fits to it.
 
         tiring: what showings of the kinds of the items add to the log-odds.
         """
@@ -208,9 +208,9 @@ class LikeProbabilities:
         return torch.sigmoid(torch.addcmul(logits, score, w.expand(1, 1)))
 
     def of_recorded(self, of_users: Tensor, of_items: Tensor) -> Tensor:
-        """(b, C) chances of items (b, C, ITEM_FEATURES)."""
+        """(b, C) probabilities of items (b, C, ITEM_FEATURES)."""
         tiring = of_items[:, :, 2:] @ self.of_fades
-        return self.of(of_users, of_items[:, :, 0], of_items[:, :, 1], tiring)
+        return self.predict(of_users, of_items[:, :, 0], of_items[:, :, 1], tiring)
 
 
 def _newton(x: Tensor, y: Tensor, offset: Tensor | float = 0.0) -> Tensor:

@@ -230,7 +230,7 @@ def group_section(result: AuditResult) -> page.Section:
         (
             called(one.group, result.row.group),
             f"{one.items:,}",
-            *(f"{share:.1%}" for share in (one.of_catalogue, one.of_training, one.of_exposure)),
+            *(f"{share:.1%}" for share in (one.of_catalogue, one.from_training, one.of_exposure)),
             f"{one.per_item:.2f}",
         )
         for one in result.groups
@@ -255,7 +255,7 @@ def items_section(result: AuditResult) -> page.Section:
                 called(one.group, result.row.group),
                 f"{one.shown:,}",
                 f"{one.of_exposure:.2%}",
-                f"{one.of_training:.2%}",
+                f"{one.from_training:.2%}",
                 f"{100 * one.change:+.2f} points",
             )
             for one in items
@@ -360,7 +360,7 @@ def providers_grid(providers: Sequence[ProviderExposure], column: str) -> Grid:
             as_read(f"{one.items:,}"),
             as_read(f"{one.shown:,}"),
             percent_cell(one.of_exposure),
-            percent_cell(one.of_training),
+            percent_cell(one.from_training),
             percent_cell(one.of_catalogue),
             number_cell(one.ratio),
             number_cell(None if one.best_rank is None else float(one.best_rank), 0),

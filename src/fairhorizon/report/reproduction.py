@@ -253,11 +253,13 @@ def six_items_grid(rows: Sequence[SixItemsRow]) -> Grid:
         for policy in dict.fromkeys(row.policy for row in own):
             seeds = [row for row in own if row.policy == policy]
             clicks, popular = (
-                Spread.of([getattr(row, name) for row in seeds]) for name in ("clicks", "popular")
+                Spread.from_values([getattr(row, name) for row in seeds])
+                for name in ("clicks", "popular")
             )
             assert clicks.mean is not None
             shares = [
-                Spread.of([row.shares[item] for row in seeds]).mean for item in range(len(names))
+                Spread.from_values([row.shares[item] for row in seeds]).mean
+                for item in range(len(names))
             ]
             block.append(
                 [
@@ -410,7 +412,7 @@ def finding(found: Reproduced) -> str:
         )
     if found.six_items:
         own = [row for row in found.six_items if row.alpha_prime == 0.3]
-        learned = Spread.of([row.clicks for row in own if row.policy == FCPO]).mean
+        learned = Spread.from_values([row.clicks for row in own if row.policy == FCPO]).mean
         best = own[-1].clicks
         if learned is not None:
             sentences.append(

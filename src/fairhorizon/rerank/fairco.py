@@ -14,7 +14,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from fairhorizon.rerank.online import Ledger, OnlineReranker, Visit
+from fairhorizon.rerank.online import Ledger, OnlineReranker, UserBatch
 
 
 class FairCo(OnlineReranker):
@@ -30,10 +30,10 @@ class FairCo(OnlineReranker):
 
     strength: Annotated[float, Field(ge=0)] = 0.002
     """Relevance that a lead of one list's exposure per merit is worth (lambda)."""
-    rehearsal: Annotated[int, Field(ge=0)] = 100
-    """Least number of batches served in rehearsal before lists of all users are made."""
+    warm_up_batches: Annotated[int, Field(ge=0)] = 100
+    """Least number of batches served in warm_up_batches before lists of all users are made."""
 
-    def begin(self, n_users: int) -> Ledger:  # noqa: ARG002
+    def new_ledger(self, n_users: int) -> Ledger:  # noqa: ARG002
         return {"exposure": torch.zeros(2, dtype=torch.float64)}
 
     def price(self, target: float, ledger: Ledger) -> float:
@@ -47,14 +47,14 @@ class FairCo(OnlineReranker):
         lead = of_group / target - of_rest / (1 - target)
         return self.strength * float(max(0.0, lead) if self.form == "at-most" else lead)
 
-    def next(self, visit: Visit, ledger: Ledger) -> Tensor:
-        price = self.price(visit.target, ledger)
-        return visit.take(visit.left.group_ahead(price)[:, 0])[0]
+    def next(self, batch: UserBatch, ledger: Ledger) -> Tensor:
+        price = self.price(batch.target, ledger)
+        return batch.take(batch.left.group_ahead(price)[:, 0])[0]
 
-    def lists(self, visit: Visit, ledger: Ledger) -> Tensor:
-        lists = visit.take_all(self.price(visit.target, ledger), shown_at_price=True)
-        self.settle(visit, ledger)
+    def lists(self, batch: UserBatch, ledger: Ledger) -> Tensor:
+        lists = batch.take_all(self.price(batch.target, ledger), shown_at_price=True)
+        self.record(batch, ledger)
         return lists
 
-    def settle(self, visit: Visit, ledger: Ledger) -> None:
-        ledger["exposure"] += visit.exposure(visit.weights)
+    def record(self, batch: UserBatch, ledger: Ledger) -> None:
+        ledger["exposure"] += batch.exposure(batch.weights)

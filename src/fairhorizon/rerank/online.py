@@ -21,7 +21,7 @@ Target = Literal["share", "parity", "merit"]
 
 
 @dataclass(frozen=True)
-class GroupMenus:
+class GroupCandidates:
     """Each user's best items of the group (first) and of the rest, best first."""
 
     items: Tensor  # (2, b, n) item codes, -1 where there is none
@@ -29,20 +29,20 @@ class GroupMenus:
     relevances: Tensor  # (2, b, n) float64, comparable between users; -inf where there is none
 
     @classmethod
-    def join(cls, parts: "list[GroupMenus]") -> Self:
+    def join(cls, parts: "list[GroupCandidates]") -> Self:
         """One after the other, all of the same width."""
         fields = ("items", "scores", "relevances")
         return cls(*(torch.cat([getattr(part, name) for part in parts], 1) for name in fields))
 
-    def of(self, rows: Tensor) -> "GroupMenus":
-        return GroupMenus(self.items[:, rows], self.scores[:, rows], self.relevances[:, rows])
+    def take(self, rows: Tensor) -> "GroupCandidates":
+        return GroupCandidates(self.items[:, rows], self.scores[:, rows], self.relevances[:, rows])
 
-    def window(self, first: Tensor, width: int) -> "GroupMenus":
+    def window(self, first: Tensor, width: int) -> "GroupCandidates":
         """The `width` items from place `first` (2, b) on, with nothing beyond the last."""
         at = first[..., None] + torch.arange(width)
         beyond = at >= self.items.shape[2]
         at = at.clamp(max=self.items.shape[2] - 1)
-        return GroupMenus(
+        return GroupCandidates(
             self.items.gather(2, at).masked_fill(beyond, -1),
             self.scores.gather(2, at).masked_fill(beyond, -torch.inf),
             self.relevances.gather(2, at).masked_fill(beyond, -torch.inf),
@@ -65,28 +65,30 @@ class GroupMenus:
         return (priced > flipped[0]) | (same & (better_score | first))
 
 
-class Visit:
+class UserBatch:
     """Users who arrive together, and their lists so far."""
 
-    def __init__(self, menus: GroupMenus, users: Tensor, length: int, target: float) -> None:
-        self.menus, self.users = menus, users
+    def __init__(
+        self, candidates: GroupCandidates, users: Tensor, length: int, target: float
+    ) -> None:
+        self.candidates, self.users = candidates, users
         self.target = target  # share of exposure for the group
         weights = discount(torch.arange(1, length + 1, dtype=torch.float64))
         self.weights = weights / weights.sum()  # exposure by place: a whole list has 1
         self.place = 0  # the next one, from 0
         self.group = torch.zeros(len(users), length, dtype=torch.bool)  # places of the group
         self.shown = torch.zeros_like(self.group)  # places that could be filled
-        self._at = torch.zeros(2, len(users), dtype=torch.int64)  # first item left on each menu
+        self._at = torch.zeros(2, len(users), dtype=torch.int64)  # first item left of each group
 
     @property
-    def left(self) -> GroupMenus:
+    def left(self) -> GroupCandidates:
         """As many of the best items left of each group as there are places left."""
-        return self.menus.window(self._at, len(self.weights) - self.place)
+        return self.candidates.window(self._at, len(self.weights) - self.place)
 
     @cached_property
     def best(self) -> Tensor:
-        """(b, length) the highest relevances on the menus of the beginning, best first."""
-        both = self.menus.relevances.permute(1, 0, 2).flatten(1)
+        """(b, length) the highest relevances of the candidates at the beginning, best first."""
+        both = self.candidates.relevances.permute(1, 0, 2).flatten(1)
         wide = torch.nn.functional.pad(both, (0, len(self.weights)), value=-torch.inf)
         best = wide.topk(len(self.weights)).values
         return best.where(best > -torch.inf, 0.0)
@@ -96,7 +98,7 @@ class Visit:
 
         Where that side has nothing left, the item is of the other; -1 where neither has.
         """
-        best = self.menus.window(self._at, 1)
+        best = self.candidates.window(self._at, 1)
         items, relevances = best.items[..., 0], best.relevances[..., 0]
         group = (group | (items[1] < 0)) & (items[0] >= 0)
         chosen = torch.where(group, items[0], items[1])
@@ -107,7 +109,7 @@ class Visit:
         return chosen, relevance
 
     def take_all(self, price: float, *, shown_at_price: bool) -> Tensor:
-        """(b, length) the best items of all places at a price on the group, of a new visit.
+        """(b, length) the best items of all places at a price on the group, of a new batch.
 
         They stand in the order of relevance less the price or, if not, of relevance.
         """
@@ -126,12 +128,12 @@ class Visit:
         self.place = length
         return lists
 
-    def renew(self, rows: Tensor, menus: GroupMenus) -> None:
-        """Other menus for some users, without what they have been shown."""
-        self.menus = GroupMenus(
-            self.menus.items.index_copy(1, rows, menus.items),
-            self.menus.scores.index_copy(1, rows, menus.scores),
-            self.menus.relevances.index_copy(1, rows, menus.relevances),
+    def replace_candidates(self, rows: Tensor, candidates: GroupCandidates) -> None:
+        """Other candidates for some users, without what they have been shown."""
+        self.candidates = GroupCandidates(
+            self.candidates.items.index_copy(1, rows, candidates.items),
+            self.candidates.scores.index_copy(1, rows, candidates.scores),
+            self.candidates.relevances.index_copy(1, rows, candidates.relevances),
         )
         self._at[:, rows] = 0
 
@@ -166,13 +168,13 @@ class OnlineReranker(JointReranker):
 
     target: Target = "share"
     """Share of exposure for the group: the setting share, parity (its share of the catalogue) or
-    merit (its share of the relevance on the users' menus)."""
+    merit (its share of the relevance of the users' candidates)."""
     form: Literal["equal", "at-most"] = "at-most"
     """Whether the group should get exactly its target, as in the paper, or at most that."""
     batch: Annotated[int, Field(ge=0)] = 16
     """Number of users who arrive together, between two updates; 0: all users."""
-    rehearsal: Annotated[int, Field(ge=0)] = 0
-    """Least number of batches served in rehearsal before lists of all users are made."""
+    warm_up_batches: Annotated[int, Field(ge=0)] = 0
+    """Least number of batches served in warm_up_batches before lists of all users are made."""
 
     def at_level(self, level: float) -> Self:
         return self.model_validate({**self.model_dump(), "share": level, "target": "share"})
@@ -182,30 +184,30 @@ class OnlineReranker(JointReranker):
         shares = {"share": self.share, "parity": float(sensitive.double().mean()), "merit": 1.0}
         return shares[self.target]
 
-    def target_share(self, menus: GroupMenus, sensitive: Tensor) -> float:
+    def target_share(self, candidates: GroupCandidates, sensitive: Tensor) -> float:
         """The share of exposure that the group should have from these users."""
         if self.target != "merit":
             return self.share_limit(sensitive)
-        relevance = menus.relevances.where(menus.items >= 0, 0.0).sum((1, 2))
+        relevance = candidates.relevances.where(candidates.items >= 0, 0.0).sum((1, 2))
         total = float(relevance.sum())
         return float(relevance[0]) / total if total > 0 else 1.0
 
     @abstractmethod
-    def begin(self, n_users: int) -> Ledger:
+    def new_ledger(self, n_users: int) -> Ledger:
         """The ledger before anything was shown."""
 
     @abstractmethod
-    def next(self, visit: Visit, ledger: Ledger) -> Tensor:
+    def next(self, batch: UserBatch, ledger: Ledger) -> Tensor:
         """(b,) the next item of every user, -1 where nothing is left."""
 
     @abstractmethod
-    def settle(self, visit: Visit, ledger: Ledger) -> None:
-        """Enter the lists of a visit into the ledger."""
+    def record(self, batch: UserBatch, ledger: Ledger) -> None:
+        """Enter the lists of a batch into the ledger."""
 
-    def lists(self, visit: Visit, ledger: Ledger) -> Tensor:
+    def lists(self, batch: UserBatch, ledger: Ledger) -> Tensor:
         """(b, length) for all places at once."""
-        lists = torch.stack([self.next(visit, ledger) for _ in visit.weights], dim=1)
-        self.settle(visit, ledger)
+        lists = torch.stack([self.next(batch, ledger) for _ in batch.weights], dim=1)
+        self.record(batch, ledger)
         return lists
 
     def batches(self, n_users: int) -> tuple[Tensor, ...]:

@@ -22,7 +22,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from fairhorizon.rerank.online import Ledger, OnlineReranker, Visit
+from fairhorizon.rerank.online import Ledger, OnlineReranker, UserBatch
 
 
 class Pmmf(OnlineReranker):
@@ -43,10 +43,10 @@ class Pmmf(OnlineReranker):
     """Step size of the dual variables (eta)."""
     momentum: Annotated[float, Field(gt=0, le=1)] = 0.2
     """Weight of the newest batch in the gradient (alpha); 1: no momentum."""
-    rehearsal: Annotated[int, Field(ge=0)] = 200
-    """Least number of batches served in rehearsal before lists of all users are made."""
+    warm_up_batches: Annotated[int, Field(ge=0)] = 200
+    """Least number of batches served in warm_up_batches before lists of all users are made."""
 
-    def begin(self, n_users: int) -> Ledger:  # noqa: ARG002
+    def new_ledger(self, n_users: int) -> Ledger:  # noqa: ARG002
         return {name: torch.zeros(2, dtype=torch.float64) for name in ("mu", "gradient")}
 
     def price(self, target: float, ledger: Ledger) -> float:
@@ -54,26 +54,26 @@ class Pmmf(OnlineReranker):
         fixed = self.price_at_the_ends(target)
         return float(ledger["mu"][0] - ledger["mu"][1]) if fixed is None else fixed
 
-    def next(self, visit: Visit, ledger: Ledger) -> Tensor:
+    def next(self, batch: UserBatch, ledger: Ledger) -> Tensor:
         """The most relevant of the items that the places left are for."""
-        price, left = self.price(visit.target, ledger), visit.left
+        price, left = self.price(batch.target, ledger), batch.left
         # of R places, the i-th best of the group gets one if it beats the (R - i + 1)-th of the
         # rest, so that no sort is needed
         in_list = left.group_ahead(price, reverse=True).sum(1)
         places = left.items.shape[2]
-        return visit.take((in_list == places) | ((in_list > 0) & left.group_ahead(0.0)[:, 0]))[0]
+        return batch.take((in_list == places) | ((in_list > 0) & left.group_ahead(0.0)[:, 0]))[0]
 
-    def lists(self, visit: Visit, ledger: Ledger) -> Tensor:
-        lists = visit.take_all(self.price(visit.target, ledger), shown_at_price=False)
-        self.settle(visit, ledger)
+    def lists(self, batch: UserBatch, ledger: Ledger) -> Tensor:
+        lists = batch.take_all(self.price(batch.target, ledger), shown_at_price=False)
+        self.record(batch, ledger)
         return lists
 
-    def settle(self, visit: Visit, ledger: Ledger) -> None:
-        exposure = visit.exposure()
+    def record(self, batch: UserBatch, ledger: Ledger) -> None:
+        exposure = batch.exposure()
         total = float(exposure.sum())
-        if self.price_at_the_ends(visit.target) is not None or total == 0:
+        if self.price_at_the_ends(batch.target) is not None or total == 0:
             return
-        gamma = torch.tensor([visit.target, 1 - visit.target], dtype=torch.float64)
+        gamma = torch.tensor([batch.target, 1 - batch.target], dtype=torch.float64)
         slack = gamma - exposure / total
         gradient = self.momentum * slack + (1 - self.momentum) * ledger["gradient"]
         nu = gamma * ledger["mu"] - self.rate * gradient / gamma

@@ -13,7 +13,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from fairhorizon.rerank.online import Ledger, OnlineReranker, Visit
+from fairhorizon.rerank.online import Ledger, OnlineReranker, UserBatch
 
 ROUNDING = 1e-6  # of a showing, after sums over all users
 
@@ -34,7 +34,7 @@ class Tfrom(OnlineReranker):
     batch: Annotated[int, Field(ge=0)] = 0
     """Number of users who arrive together; 0: all users, the offline algorithm."""
 
-    def begin(self, n_users: int) -> Ledger:
+    def new_ledger(self, n_users: int) -> Ledger:
         return {
             "exposure": torch.zeros(2, dtype=torch.float64),
             "fair": torch.zeros(2, dtype=torch.float64),  # without the present batch
@@ -42,36 +42,36 @@ class Tfrom(OnlineReranker):
             "ideal": torch.zeros(n_users, dtype=torch.float64),
         }
 
-    def next(self, visit: Visit, ledger: Ledger) -> Tensor:
-        weight = float(visit.weights[visit.place])
-        wanted = visit.left.group_ahead(0.0)[:, 0]
-        budget = ledger["fair"] + self._fair(visit) - ledger["exposure"]
+    def next(self, batch: UserBatch, ledger: Ledger) -> Tensor:
+        weight = float(batch.weights[batch.place])
+        wanted = batch.left.group_ahead(0.0)[:, 0]
+        budget = ledger["fair"] + self._fair(batch) - ledger["exposure"]
         room = [int(left) for left in (budget / weight + ROUNDING).clamp(min=0).tolist()]
-        order = self._worst_first(visit, ledger)
-        place, users = visit.place, visit.users
+        order = self._worst_first(batch, ledger)
+        place, users = batch.place, batch.users
         group = torch.empty_like(wanted)
         group[order] = self._within(wanted[order], room[0], room[1])
-        items, relevances = visit.take(group)
+        items, relevances = batch.take(group)
         ledger["gained"][users] += weight * relevances.where(items >= 0, 0.0)
-        ledger["ideal"][users] += weight * visit.best[:, place]
-        of_group = weight * int(visit.group[:, place].sum())
-        of_all = weight * int(visit.shown[:, place].sum())
+        ledger["ideal"][users] += weight * batch.best[:, place]
+        of_group = weight * int(batch.group[:, place].sum())
+        of_all = weight * int(batch.shown[:, place].sum())
         ledger["exposure"] += torch.tensor([of_group, of_all - of_group], dtype=torch.float64)
         return items
 
-    def settle(self, visit: Visit, ledger: Ledger) -> None:
+    def record(self, batch: UserBatch, ledger: Ledger) -> None:
         """Exposure was entered place by place; a place that stayed empty is no one's."""
-        shares = torch.tensor([visit.target, 1 - visit.target], dtype=torch.float64)
-        ledger["fair"] += shares * visit.exposure(visit.weights).sum()
+        shares = torch.tensor([batch.target, 1 - batch.target], dtype=torch.float64)
+        ledger["fair"] += shares * batch.exposure(batch.weights).sum()
 
-    def _fair(self, visit: Visit) -> Tensor:
-        """(2,) the fair exposure from the lists of this visit."""
-        shares = torch.tensor([visit.target, 1 - visit.target], dtype=torch.float64)
-        return shares * len(visit.users)
+    def _fair(self, batch: UserBatch) -> Tensor:
+        """(2,) the fair exposure from the lists of this batch."""
+        shares = torch.tensor([batch.target, 1 - batch.target], dtype=torch.float64)
+        return shares * len(batch.users)
 
-    def _worst_first(self, visit: Visit, ledger: Ledger) -> Tensor:
+    def _worst_first(self, batch: UserBatch, ledger: Ledger) -> Tensor:
         """(b,) the rows of the users by the quality of their lists, equal ones as they arrive."""
-        gained, ideal = ledger["gained"][visit.users], ledger["ideal"][visit.users]
+        gained, ideal = ledger["gained"][batch.users], ledger["ideal"][batch.users]
         return (gained / ideal).where(ideal > 0, 1.0).sort(stable=True).indices
 
     def _within(self, wanted: Tensor, of_group: int, of_rest: int) -> Tensor:

@@ -95,7 +95,7 @@ class RequestMiddleware:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        begun, status, size = time.perf_counter(), 500, 0
+        started, status, size = time.perf_counter(), 500, 0
 
         async def counted() -> Message:
             nonlocal size
@@ -123,7 +123,7 @@ class RequestMiddleware:
             await answer(NOT_UTF8)(scope, receive, sent)
         finally:
             route = getattr(scope.get("route"), "path_format", "other")
-            self.metrics.observe(route, status, time.perf_counter() - begun)
+            self.metrics.observe(route, status, time.perf_counter() - started)
 
 
 def _announced(scope: Scope) -> int:

@@ -109,7 +109,7 @@ def share_staying(liked: Tensor, shown: Tensor, most: Tensor, like_adds: float) 
 def calibrated_like_adds(liked: Tensor, shown: Tensor, most: Tensor, share: float = 0.5) -> float:
     """The least number of showings that a like has to make up for so that this share stays.
 
-    liked, shown: (T, b) of users who were served whatever their mood.
+    liked, shown: (T, b) of users who were served whatever they answered.
     """
     low, high = 0.0, 1.0
     while share_staying(liked, shown, most, high) < share:

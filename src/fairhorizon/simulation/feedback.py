@@ -118,7 +118,7 @@ class Scenario:
     excluded: UserItems | None  # never recommended
     codes: Tensor | None = None  # (n_users,) of the users; None: they are 0 to n_users - 1
     taken: Tensor | None = None  # (n_users,) how many items each has taken; None: as in training
-    barred: Tensor | None = None  # (n_items,) bool: never recommended to anybody
+    never_shown: Tensor | None = None  # (n_items,) bool: never recommended to anybody
     worth: Tensor | None = None  # (n_users,) by which values are multiplied; None: 1 for everybody
 
     @property
@@ -138,22 +138,22 @@ class Scenario:
     def state(self, users: Tensor, device: torch.device | None = None) -> State:
         """The users' initial state."""
         n_items = self.positive.n_items
-        blocked = item_sets(self.excluded, users, n_items, self.barred, device)
+        blocked = item_sets(self.excluded, users, n_items, self.never_shown, device)
         return State(self.codes_of(users).to(device), self.queue[users].to(device), blocked)
 
     def codes_of(self, rows: Tensor) -> Tensor:
         """(b,) the codes of the users of some rows; they are the rows where no codes are given."""
         return rows if self.codes is None else self.codes[rows]
 
-    def without(self, rows: Tensor, items: Tensor, barred: Tensor) -> "Scenario":
-        """Where item i of `items` is not shown to the user in row i of `rows`, and more is barred.
+    def without(self, rows: Tensor, items: Tensor, never_shown: Tensor) -> "Scenario":
+        """Where item i of `items` is not shown to the user in row i of `rows`, nor some to anybody.
 
-        barred: (n_items,) bool, what nobody is shown.
+        never_shown: (n_items,) bool, what nobody is shown.
         """
         nothing = torch.zeros(self.n_users + 1, dtype=torch.int64)
         known = self.excluded or UserItems(nothing, items[:0], self.positive.n_items)
-        every = barred if self.barred is None else self.barred | barred
-        return replace(self, excluded=known.with_pairs(rows, items), barred=every)
+        every = never_shown if self.never_shown is None else self.never_shown | never_shown
+        return replace(self, excluded=known.with_pairs(rows, items), never_shown=every)
 
     def only(self, rows: Tensor) -> "Scenario":
         """The same for some of the users, in this order."""
@@ -211,7 +211,7 @@ def evaluation_scenario(split: Split, history: int, protocol: Protocol) -> Scena
 
 def serving_scenario(log: Interactions, history: int) -> Scenario:
     """Start from the end of a whole log and exclude its items; no feedback is known."""
-    known = UserItems.of(log)
+    known = UserItems.from_log(log)
     nothing = UserItems(torch.zeros_like(known.indptr), known.items[:0], known.n_items)
     return Scenario(known.last(history), nothing, known)
 
@@ -219,6 +219,6 @@ def serving_scenario(log: Interactions, history: int) -> Scenario:
 def _held_out(
     past: tuple[Interactions, ...], liked: Interactions, history: int, protocol: Protocol
 ) -> Scenario:
-    known = UserItems.of(*past)
+    known = UserItems.from_log(*past)
     excluded = known if protocol is Protocol.STANDARD else None
-    return Scenario(known.last(history), UserItems.of(liked), excluded)
+    return Scenario(known.last(history), UserItems.from_log(liked), excluded)

@@ -53,7 +53,7 @@ class ResponseModel:
     item_bias: Tensor  # (n_items,) b
 
     @classmethod
-    def of_market(cls, market: SyntheticMarket) -> "ResponseModel":
+    def from_market(cls, market: SyntheticMarket) -> "ResponseModel":
         """The truth that a synthetic market was drawn from."""
         tastes, traits, appeal = (
             torch.from_numpy(values).float()
@@ -85,8 +85,11 @@ class _Cells:
     item_fold: Tensor  # (n_items,); a cell whose folds are equal is held out
 
     @classmethod
-    def of(cls, split: Split, generator: torch.Generator) -> "_Cells":
-        taken, known = UserItems.of(split.validation, split.test), UserItems.of(split.train)
+    def from_split(cls, split: Split, generator: torch.Generator) -> "_Cells":
+        taken, known = (
+            UserItems.from_log(split.validation, split.test),
+            UserItems.from_log(split.train),
+        )
         if not len(taken.items):
             raise DataError(
                 f"{split.name or 'the log'} has no held-out interactions to fit responses to",
@@ -119,7 +122,7 @@ def fit_response(
     """
     config = config or ResponseConfig()
     generator = torch.Generator().manual_seed(seed)
-    cells = _Cells.of(split, generator)
+    cells = _Cells.from_split(split, generator)
     parameters = _initial(cells, config.dim, generator)
     optimiser = torch.optim.Adam(parameters.values(), lr=config.learning_rate)
     best, best_value, stale = {}, -math.inf, 0

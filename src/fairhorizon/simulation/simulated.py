@@ -51,7 +51,7 @@ class TasteSpread:
     root: Tensor  # (dim, dim) symmetric square root of the covariance
 
     @classmethod
-    def of(cls, vectors: Tensor) -> "TasteSpread":
+    def from_vectors(cls, vectors: Tensor) -> "TasteSpread":
         exact = vectors.double()
         mean = exact.mean(0)
         variances, axes = torch.linalg.eigh((exact - mean).T @ (exact - mean) / len(exact))
@@ -204,7 +204,7 @@ class SimulatedUsers:
             )
 
     @classmethod
-    def of_split(
+    def from_split(
         cls,
         response: ResponseModel | SyntheticMarket,
         split: Split,
@@ -219,7 +219,7 @@ class SimulatedUsers:
         Given the market that the log was drawn from, feedback follows its true relevance.
         """
         if isinstance(response, SyntheticMarket):
-            response = ResponseModel.of_market(response)
+            response = ResponseModel.from_market(response)
         start = evaluation_scenario(split, history, protocol)
         return cls(response, start, config or SimulationConfig(), seed, kinds)
 
@@ -230,7 +230,7 @@ class SimulatedUsers:
     @cached_property
     def spread(self) -> TasteSpread:
         """How much tastes differ between users: what drift moves them by."""
-        return TasteSpread.of(self.response.user_vectors)
+        return TasteSpread.from_vectors(self.response.user_vectors)
 
     def begin(
         self, users: Tensor, device: torch.device | None = None, seed: int | None = None

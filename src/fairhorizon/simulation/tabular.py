@@ -1,4 +1,4 @@
-"""A small world of users who leave, solved exactly: the yardstick of policies with a horizon.
+"""A small market of users who leave, solved exactly: the yardstick of policies with a horizon.
 
 Each step offers everybody a popular item, liked with chance p, and another, liked with chance q.
 A like adds 1 to the patience of a user, up to M, anything else takes 1 away, and at 0 the user is
@@ -32,8 +32,8 @@ POPULAR, OTHER = 0, 1  # the two items
 
 
 @dataclass(frozen=True)
-class TabularWorld:
-    """Settings of the world; `most` are the values of M, which users have with equal chance."""
+class TabularMarket:
+    """Settings of the market; `most` are the values of M, which users have with equal chance."""
 
     users: int = 4000
     steps: int = 60
@@ -73,41 +73,41 @@ def start_of(most: Ints) -> Ints:
     return most // 2 + 1
 
 
-def solve(world: TabularWorld) -> Solution:
+def solve(market: TabularMarket) -> Solution:
     """The optimum that sees patience, by dynamic programming and bisection of the price."""
     generator = np.random.default_rng(0)
-    liking = world.likings(generator, DRAWS * TYPES)
-    kind = world.types_of(liking)
-    p, q = world.offers(liking, generator)
+    liking = market.likings(generator, DRAWS * TYPES)
+    kind = market.types_of(liking)
+    p, q = market.offers(liking, generator)
     samples = [(p[kind == k], q[kind == k]) for k in range(TYPES)]
     chances = np.bincount(kind, minlength=TYPES) / len(kind)
     low, high = 0.0, 2.0
     for _ in range(HALVINGS):
         price = (low + high) / 2
-        parts = [_at_price(world, most, price, samples, chances) for most in world.most]
+        parts = [_at_price(market, most, price, samples, chances) for most in market.most]
         popular, showings = (sum(float(part[n]) for part in parts) for n in (1, 2))
-        low, high = (price, high) if popular > world.share * showings else (low, price)
-    likes = sum(float(part[0]) for part in parts) / len(world.most)
-    worth = {most: part[3] for most, part in zip(world.most, parts, strict=True)}
+        low, high = (price, high) if popular > market.share * showings else (low, price)
+    likes = sum(float(part[0]) for part in parts) / len(market.most)
+    worth = {most: part[3] for most, part in zip(market.most, parts, strict=True)}
     return Solution(price, likes, popular / showings, worth)
 
 
 def _at_price(
-    world: TabularWorld,
+    market: TabularMarket,
     most: int,
     price: float,
     samples: list[tuple[Floats, Floats]],
     chances: Floats,
 ) -> tuple[float, float, float, Floats]:
     """Likes, popular showings and showings per user of patience M; and the worth of a like."""
-    worth = np.ones((TYPES, world.steps, most + 1))
+    worth = np.ones((TYPES, market.steps, most + 1))
     totals = np.zeros(3)
     for k, (p, q) in enumerate(samples):
         if not len(p):
             continue
         ahead = np.zeros(most + 1)  # L of the step after
-        liked, shown = np.zeros((2, world.steps, most + 1))
-        for t in reversed(range(world.steps)):
+        liked, shown = np.zeros((2, market.steps, most + 1))
+        for t in reversed(range(market.steps)):
             now = np.zeros(most + 1)
             for m in range(1, most + 1):
                 up, down = ahead[min(most, m + 1)], ahead[m - 1]
@@ -116,11 +116,11 @@ def _at_price(
                 chance = np.where(popular, p, q).mean()
                 liked[t, m], shown[t, m] = chance, popular.mean()
                 now[m] = chance * (1 + up) + (1 - chance) * down
-                now[m] += price * (world.share - shown[t, m])
+                now[m] += price * (market.share - shown[t, m])
             ahead = now
         there = np.zeros(most + 1)
         there[start_of(np.array(most))] = 1
-        for t in range(world.steps):
+        for t in range(market.steps):
             totals += chances[k] * np.array([there @ liked[t], there @ shown[t], there[1:].sum()])
             there = _moved(there, liked[t])
     likes, popular_showings, showings = totals.tolist()
@@ -155,7 +155,7 @@ Answers = Callable[[Moment, NDArray[np.bool_], NDArray[np.bool_], NDArray[np.boo
 
 
 def play(
-    world: TabularWorld, values: Values, seed: int, tell: Answers = lambda *_: None
+    market: TabularMarket, values: Values, seed: int, tell: Answers = lambda *_: None
 ) -> tuple[float, float]:
     """Likes per user, and the share of users still there at the end.
 
@@ -163,22 +163,22 @@ def play(
     who was shown it, who liked what they were shown, and who is still there after it.
     """
     generator = np.random.default_rng(seed)
-    liking = world.likings(generator, world.users)
-    kind = world.types_of(liking)
-    most = generator.choice(np.array(world.most), world.users)
-    patience, here, likes = start_of(most), np.ones(world.users, dtype=np.bool_), 0
-    for t in range(world.steps):
-        p, q = world.offers(liking, generator)
-        luck, rows = generator.random(world.users), np.flatnonzero(here)
+    liking = market.likings(generator, market.users)
+    kind = market.types_of(liking)
+    most = generator.choice(np.array(market.most), market.users)
+    patience, here, likes = start_of(most), np.ones(market.users, dtype=np.bool_), 0
+    for t in range(market.steps):
+        p, q = market.offers(liking, generator)
+        luck, rows = generator.random(market.users), np.flatnonzero(here)
         moment = Moment(t, rows, kind[rows], p[rows], q[rows], patience[rows], most[rows])
         popular = np.zeros(len(rows), dtype=np.bool_)
-        popular[np.argsort(-values(moment), kind="stable")[: int(world.share * len(rows))]] = True
+        popular[np.argsort(-values(moment), kind="stable")[: int(market.share * len(rows))]] = True
         liked = luck[rows] < np.where(popular, moment.p, moment.q)
         patience[rows] = np.minimum(most[rows], patience[rows] + np.where(liked, 1, -1))
         here[rows[patience[rows] <= 0]] = False
         likes += int(liked.sum())
         tell(moment, popular, liked, here[rows].copy())
-    return likes / world.users, float(here.mean())
+    return likes / market.users, float(here.mean())
 
 
 def myopic(moment: Moment) -> Floats:
@@ -186,9 +186,9 @@ def myopic(moment: Moment) -> Floats:
     return moment.p - moment.q
 
 
-def seeing_patience(world: TabularWorld) -> Values:
+def seeing_patience(market: TabularMarket) -> Values:
     """The optimum."""
-    worth = world.solution.worth
+    worth = market.solution.worth
 
     def values(moment: Moment) -> Floats:
         found = np.ones(len(moment.rows))
@@ -206,18 +206,18 @@ class SeeingAnswers:
     With a single M the answers tell the patience, and this is the optimum.
     """
 
-    def __init__(self, world: TabularWorld) -> None:
-        self.world = world
-        mosts = np.array(world.most)
-        self.patience = np.tile(start_of(mosts), (world.users, 1))  # (users, values of M)
+    def __init__(self, market: TabularMarket) -> None:
+        self.market = market
+        mosts = np.array(market.most)
+        self.patience = np.tile(start_of(mosts), (market.users, 1))  # (users, values of M)
         self.possible = np.ones(self.patience.shape, dtype=np.bool_)
 
     def values(self, moment: Moment) -> Floats:
         possible = self.possible[moment.rows]
         worth = np.zeros(possible.shape)
-        for n, most in enumerate(self.world.most):
+        for n, most in enumerate(self.market.most):
             at = self.patience[moment.rows, n].clip(0, most)
-            worth[:, n] = self.world.solution.worth[most][moment.kind, moment.step, at]
+            worth[:, n] = self.market.solution.worth[most][moment.kind, moment.step, at]
         mean: Floats = (worth * possible).sum(1) / possible.sum(1)
         return (moment.p - moment.q) * mean
 
@@ -229,7 +229,7 @@ class SeeingAnswers:
         stays: NDArray[np.bool_],
     ) -> None:
         change = np.where(liked, 1, -1)[:, None]
-        now = np.minimum(np.array(self.world.most), self.patience[moment.rows] + change)
+        now = np.minimum(np.array(self.market.most), self.patience[moment.rows] + change)
         self.patience[moment.rows] = now
         still = (now > 0) == stays[:, None]
         self.possible[moment.rows] &= still | ~still.any(1, keepdims=True)

@@ -136,14 +136,14 @@ class ProviderExposure:
     items: int
     shown: int
     of_exposure: float
-    of_training: float
+    from_training: float
     of_catalogue: float
     best_rank: int | None  # of its items in any list; None: never shown, or no lists
 
     @property
     def ratio(self) -> float:
         """Exposure by share of the training log; NaN of providers that it does not have."""
-        return self.of_exposure / self.of_training if self.of_training else math.nan
+        return self.of_exposure / self.from_training if self.from_training else math.nan
 
 
 def exposure_of_providers(
@@ -183,16 +183,16 @@ def exposure_of_providers(
     )
     rows = [
         ProviderExposure(
-            *(name, n, int(showings), of_exposure, of_training, n / dataset.log.n_items),
+            *(name, n, int(showings), of_exposure, from_training, n / dataset.log.n_items),
             best_rank=rank + 1 if showings and not shown.is_log else None,
         )
-        for name, n, showings, of_exposure, of_training, rank in columns
+        for name, n, showings, of_exposure, from_training, rank in columns
     ]
     return tuple(sorted(rows, key=_worst_off_first))
 
 
 def _worst_off_first(one: ProviderExposure) -> tuple[float, float, str]:
-    return (math.inf if math.isnan(one.ratio) else one.ratio, -one.of_training, one.provider)
+    return (math.inf if math.isnan(one.ratio) else one.ratio, -one.from_training, one.provider)
 
 
 def shares(counts: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -240,7 +240,7 @@ class GroupExposure:
     group: str  # G0 or G1
     items: int
     of_catalogue: float
-    of_training: float
+    from_training: float
     of_exposure: float
     per_item: float  # NaN in an empty group
 
@@ -253,12 +253,12 @@ class ItemExposure:
     group: str  # G0 or G1
     shown: int
     of_exposure: float
-    of_training: float
+    from_training: float
     title: str = ""  # of the item, where a table of items has one
 
     @property
     def change(self) -> float:
-        return self.of_exposure - self.of_training
+        return self.of_exposure - self.from_training
 
 
 @dataclass(frozen=True)
@@ -514,14 +514,14 @@ def exposure_of_items(
     notes: ItemNotes = NO_NOTES,
 ) -> tuple[ItemExposure, ...]:
     """The exposure of single items, with their original ids and titles."""
-    of_training, of_exposure = shares(dataset.split.train.item_counts()), shares(exposure)
+    from_training, of_exposure = shares(dataset.split.train.item_counts()), shares(exposure)
     return tuple(
         ItemExposure(
             str(dataset.log.item_ids[item]),
             "G0" if dataset.sensitive[item] else "G1",
             int(exposure[item]),
             float(of_exposure[item]),
-            float(of_training[item]),
+            float(from_training[item]),
             notes.title(int(item)),
         )
         for item in items

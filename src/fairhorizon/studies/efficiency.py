@@ -77,7 +77,7 @@ def efficiency(
                     mode=Mode.ONE_SHOT,
                     users=dataset.log.n_users,
                     length=length,
-                    seconds=Spread.of(seconds),
+                    seconds=Spread.from_values(seconds),
                 )
             )
             on_row(rows[-1])

@@ -165,7 +165,7 @@ def run_summaries(steps: pl.DataFrame) -> list[RunSummary]:
     rows = []
     for method in steps["method"].unique(maintain_order=True):
         own = runs.filter(pl.col("method") == method)
-        spreads = {name: Spread.of(own[name].to_list()) for name in metrics}
+        spreads = {name: Spread.from_values(own[name].to_list()) for name in metrics}
         rows.append(RunSummary(method, tuple(own["seed"]), min(own["step"]), spreads))
     return rows
 
@@ -205,7 +205,7 @@ def _limit_summary(
         max([0.0, *after]),
         limit.share,
         limit.is_floor,
-        Spread.of([limit.share + sign * excess for excess in last] if of_all else []),
+        Spread.from_values([limit.share + sign * excess for excess in last] if of_all else []),
     )
 
 

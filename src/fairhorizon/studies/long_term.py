@@ -59,8 +59,8 @@ from fairhorizon.studies.study import ModelTask, Study, Task, fingerprint
 from fairhorizon.vocabulary import Labels, Retrain, Scope
 
 REMEDY = "run the same command with --resume to continue"
-REHEARSED = "rehearsed"  # kind of file: what was learned in rehearsals
-SEEDS_APART = 1000  # seeds of rehearsals are so far from those of runs, and from each other
+PRETRAINED = "pretrained"  # kind of file: what was learned in pretraining runs
+SEEDS_APART = 1000  # seeds of pretraining runs are so far from those of runs, and from each other
 RESPONSE = "response"  # the kind of file that a response model is kept in
 MEASURE = Method("stack")  # whoever serves users when their patience is calibrated,
 CALIBRATED_AFTER = 60  # for so many steps, one item each and without a limit
@@ -88,7 +88,7 @@ class UserSource:
             return evaluation_scenario(split, queue_length, protocol)
         settled, response = self.settled(simulation), self.response()
         kinds = self.kinds(settled.churn)
-        return SimulatedUsers.of_split(
+        return SimulatedUsers.from_split(
             response, split, queue_length, protocol, settled, seed, kinds
         )
 
@@ -96,7 +96,7 @@ class UserSource:
         """The truth of a synthetic market, else what was fitted to the items held out, and kept."""
         market = market_of(self.study.data.source)
         if market is not None:
-            return ResponseModel.of_market(market)
+            return ResponseModel.from_market(market)
         config = ResponseConfig()
         file = self.folder / f"response-{self._key('response', config)}.safetensors"
         try:
@@ -143,7 +143,7 @@ class UserSource:
         return calibrated_like_adds(liked, shown, most, STILL_THERE)
 
     def kinds(self, churn: ChurnConfig | None) -> Tensor | None:
-        """What users are sated or bored by; None if by nothing."""
+        """What users tire of or are bored by; None if by nothing."""
         if churn is None or not churn.needs_kinds:
             return None
         return self.kinds_by(churn.by)
@@ -166,7 +166,7 @@ class UserSource:
 
 
 @dataclass(frozen=True)
-class WorldFit:
+class UserModelFit:
     """The response model of simulated users to be fitted, their patience calibrated, and kept."""
 
     source: UserSource
@@ -394,11 +394,11 @@ class LongStudy:
         in_order = sorted(methods, key=lambda one: longest_first(one.method))
         tasks = [self.task(one, seed) for one in in_order for seed in seeds]
         missing = [task for task in tasks if not task.is_finished()]
-        begun = [task.record() for task in missing if task.record().is_begun()]
-        if begun and not resume:
+        unfinished = [task.record() for task in missing if task.record().has_started()]
+        if unfinished and not resume:
             raise ConfigError(
-                f"{begun[0].rows_file}: this run is not finished (--resume continues it, another "
-                "--out starts again)"
+                f"{unfinished[0].rows_file}: this run is not finished (--resume continues it, "
+                "another --out starts again)"
             )
         for task in tasks:
             if task not in missing:
@@ -415,13 +415,13 @@ class LongStudy:
     def _simulation(self) -> dict[str, Any] | None:
         return None if self.simulation is None else self.simulation.stated()
 
-    def _trainings(self, tasks: Sequence["LongTask"]) -> list[list[ModelTask | WorldFit]]:
+    def _trainings(self, tasks: Sequence["LongTask"]) -> list[list[ModelTask | UserModelFit]]:
         """Of the models that are not there, first those that others start from.
 
         Methods behind re-rankers share theirs.
         """
-        first: dict[Path, ModelTask | WorldFit] = {}
-        second: dict[Path, ModelTask | WorldFit] = {}
+        first: dict[Path, ModelTask | UserModelFit] = {}
+        second: dict[Path, ModelTask | UserModelFit] = {}
         for task in tasks:
             file = self.study.model_file(task.named.method, task.seed)
             if not file.exists():
@@ -429,9 +429,9 @@ class LongStudy:
                 model = self.study.build(method, task.seed)
                 wave = second if model.prerequisites(self.study.dataset().split) else first
                 wave[file] = ModelTask(Task(self.study, (method,), task.seed))
-        third: list[ModelTask | WorldFit] = []
+        third: list[ModelTask | UserModelFit] = []
         if tasks and self.simulation is not None:
-            third.append(WorldFit(self.user_source(), self.simulation))
+            third.append(UserModelFit(self.user_source(), self.simulation))
         return [list(first.values()), list(second.values()), third]
 
     def user_source(self) -> UserSource:
@@ -546,7 +546,7 @@ class LongTask:
         study, dataset = self.long_study.study, self.long_study.study.dataset()
         model, _ = Task(study, (self.named.method,), self.seed).trained(dataset)
         run = self._run(model, self.seed, self.long_study.simulation)
-        self._rehearse(model, run.recommender)
+        self._pretrain(model, run.recommender)
         return run, [*model.remarks_]
 
     def _run(
@@ -555,11 +555,11 @@ class LongTask:
         seed: int,
         simulation: SimulationConfig | None,
         *,
-        rehearsal: bool = False,
+        pretraining: bool = False,
     ) -> LongRun:
         """A run of the model before its first step; the seed is of users and server.
 
-        A rehearsal serves the users for practice alone, and nothing is learned before its end.
+        A pretraining run serves the users for practice alone; nothing is learned before its end.
         """
         long_study, method = self.long_study, self.named.method
         study, settings, dataset = long_study.study, long_study.settings, long_study.study.dataset()
@@ -570,7 +570,7 @@ class LongTask:
             list_length=settings.list_length,
             round_length=long_study.round_length,
             retrain_on=dataset.split if long_study.retrains(method) else None,
-            learn=not rehearsal and model.capabilities.learns,
+            learn=not pretraining and model.capabilities.learns,
             seed=self.seed,
             kinds=long_study.kinds_for(model),
         )
@@ -580,7 +580,7 @@ class LongTask:
         exposure = Exposure(dataset.split.train.item_counts(), grouping, settings.lag)
         activity = by_activity(torch.from_numpy(dataset.split.train.user_counts()))
         practice = practice_users(users.n_users)
-        if rehearsal:
+        if pretraining:
             served = practice.nonzero().squeeze(1)
             return LongRun(server, users, exposure, settings, further, served=served)
         can_leave = simulation is not None and simulation.churn is not None
@@ -588,10 +588,10 @@ class LongTask:
             server, users, exposure, settings, further, activity, practice if can_leave else None
         )
 
-    def _rehearse(self, model: Recommender, server: OnlineRecommender) -> None:
+    def _pretrain(self, model: Recommender, server: OnlineRecommender) -> None:
         """Let a method that learns from responses do so before the run that counts.
 
-        Rehearsals are recorded runs among simulated users under the same limits, each served by
+        Pretraining runs are recorded among simulated users under the same limits, each served by
         what was learned in those before. Their users are for practice and count in no figure, and
         what is learned knows no user and no item by name. Users of a log would be the test itself.
         """
@@ -601,14 +601,14 @@ class LongTask:
         kinds = self.long_study.user_source().kinds(simulation.churn)
         learner.kinds = kinds
         folder = self.long_study.study.folder / "models"
-        file = folder / f"rehearsed-{self.record().name}.safetensors"
+        file = folder / f"pretrained-{self.record().name}.safetensors"
         try:
-            learner.restore(load_model(file, REHEARSED)[0])
+            learner.restore(load_model(file, PRETRAINED)[0])
             return
         except ModelError:
             pass  # not learned yet
-        for number in range(1, learner.rehearsals + 1):
-            run = self._run(model, self.seed + SEEDS_APART * number, simulation, rehearsal=True)
+        for number in range(1, learner.pretraining_runs + 1):
+            run = self._run(model, self.seed + SEEDS_APART * number, simulation, pretraining=True)
             own = learner_of(run.recommender)
             assert own is not None
             own.kinds = kinds
@@ -618,7 +618,9 @@ class LongTask:
                 run.step()
             own.learn()
             learner.restore(own.tensors())
-        save_model(file, REHEARSED, learner.tensors(), {"rehearsals": learner.rehearsals})
+        save_model(
+            file, PRETRAINED, learner.tensors(), {"pretraining_runs": learner.pretraining_runs}
+        )
 
 
 def learner_of(server: OnlineRecommender) -> ResponseLearner | None:

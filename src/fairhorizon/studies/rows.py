@@ -241,7 +241,9 @@ def summary_row(
         protocol=first.protocol,
         mode=first.mode,
         seeds=tuple(row.seed for row in rows),
-        metrics={key: Spread.of([row.metrics[key] for row in rows]) for key in first.metrics},
+        metrics={
+            key: Spread.from_values([row.metrics[key] for row in rows]) for key in first.metrics
+        },
         seconds={key: float(np.mean([row.seconds[key] for row in rows])) for key in first.seconds},
         notes=tuple(sorted({note for row in rows for note in row.notes})),
         name=first.method if name is None else name,

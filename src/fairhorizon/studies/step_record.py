@@ -117,7 +117,7 @@ class StepRecord:
         except UNREADABLE:
             return None
 
-    def is_begun(self) -> bool:
+    def has_started(self) -> bool:
         return self.rows_file.exists() or self.checkpoint_file.exists()
 
     def is_finished(self, steps: int) -> bool:

@@ -19,8 +19,8 @@ from fairhorizon.datasets import (
     DataSpec,
     early_fingerprints,
     key_of,
-    opened,
-    opened_early,
+    open_dataset,
+    open_earlier_part,
 )
 from fairhorizon.errors import ConfigError, FairHorizonError, ModelError
 from fairhorizon.evaluation.short_term import evaluate
@@ -64,7 +64,7 @@ class Study:
             raise ConfigError(f"settings of {unknown[0]!r}: there is none (there are {known})")
 
     def dataset(self) -> Dataset:
-        return opened(self.data, self.cache_dir)
+        return open_dataset(self.data, self.cache_dir)
 
     def given(self, method: Method) -> dict[str, Any]:
         """The settings of a method; what validates under a protocol does so under this one."""
@@ -111,7 +111,7 @@ class Study:
 
     def early(self) -> Split:
         """The training log with test and validation items of its own."""
-        return opened_early(self.data, self.cache_dir)
+        return open_earlier_part(self.data, self.cache_dir)
 
     def model_file(self, method: Method, seed: int, *, early: bool = False) -> Path:
         """Of the trained part; `early`: of one that was fitted on the early split."""

@@ -8,15 +8,17 @@ CHEAP, DEAR = 1.0, 4.0  # what a like is worth, in two kinds of states
 
 
 def steps_of(worth: torch.Tensor, states: torch.Tensor) -> OfferedSteps:
-    """Offers with chances 0.5 (group) and 0.3; a like is worth so much (n,), and the price of the
-    group is that of the moment."""
+    """Offers with probabilities 0.5 (group) and 0.3; a like is worth so much (n,), and the price of
+    the group is that of the moment."""
     n = len(states)
-    chances = torch.tensor([[0.5, 0.3]]).expand(n, 2)
-    advantages = torch.stack([chances * worth[:, None], torch.tensor([[1.0, 0.0]]).expand(n, 2)])
+    probabilities = torch.tensor([[0.5, 0.3]]).expand(n, 2)
+    advantages = torch.stack(
+        [probabilities * worth[:, None], torch.tensor([[1.0, 0.0]]).expand(n, 2)]
+    )
     shown, moments = torch.arange(n) % 2 == 0, torch.zeros(n, dtype=torch.long)
     return OfferedSteps(
         states,
-        chances,
+        probabilities,
         shown.float(),
         moments,
         torch.ones(n),

@@ -15,9 +15,16 @@ def course(*, ended: bool = True) -> AnswerCourse:
     shown = torch.tensor([[1, 1], [1, 1], [1, 0]]).bool()
     liked = torch.tensor([[0, 1], [1, 0], [1, 0]]).bool()
     stays = torch.tensor([[1, 1], [1, 0], [1, 0]]).bool()
-    chances = torch.full((3, 2), 0.5) * shown
+    probabilities = torch.full((3, 2), 0.5) * shown
     return AnswerCourse(
-        torch.zeros(3, 2, 1), chances, liked.float(), chances, shown, liked, stays, ended
+        torch.zeros(3, 2, 1),
+        probabilities,
+        liked.float(),
+        probabilities,
+        shown,
+        liked,
+        stays,
+        ended,
     )
 
 
@@ -63,9 +70,16 @@ def test_critics_learn_a_chain_with_a_known_value(lam: float) -> None:
     T, b, gamma = 12, 4000, 0.8
     liked = torch.rand(T, b, generator=generator) < 0.5
     here = torch.cat([torch.ones(1, b, dtype=torch.bool), liked.cumprod(0)[:-1].bool()])
-    liked, chances = liked & here, torch.full((T, b), 0.5)
+    liked, probabilities = liked & here, torch.full((T, b), 0.5)
     run = AnswerCourse(
-        torch.zeros(T, b, 1), chances, liked.float(), chances * here, here, liked, liked, True
+        torch.zeros(T, b, 1),
+        probabilities,
+        liked.float(),
+        probabilities * here,
+        here,
+        liked,
+        liked,
+        True,
     )
     after = ContinuationCritics(1, (4, 4), seed=0)
     after.learn([run], gamma, lam)
@@ -80,10 +94,10 @@ def test_those_who_left_count_with_nothing_to_come() -> None:
     shown, left = torch.ones(2, b, dtype=torch.bool), torch.arange(b) % 4 < 2
     shown[1] = ~left
     liked = torch.zeros(2, b, dtype=torch.bool)
-    signal, chances = torch.stack([torch.zeros(b), 2.0 * ~left]), torch.zeros(2, b)
+    signal, probabilities = torch.stack([torch.zeros(b), 2.0 * ~left]), torch.zeros(2, b)
     stays = torch.stack([~left, ~left])
     states = torch.tensor([0.0, 1.0])[:, None, None].expand(2, b, 1)
-    run = AnswerCourse(states, chances, signal, signal, shown, liked, stays, True)
+    run = AnswerCourse(states, probabilities, signal, signal, shown, liked, stays, True)
     after = ContinuationCritics(1, (4, 4), seed=0)
     after.learn([run], 1.0, 1.0)
     # the second answers have nothing to come: a state of their own

@@ -8,13 +8,13 @@ from fairhorizon.recommenders.responses import ResponseHistory, see_many
 
 @pytest.mark.parametrize("width", [1, 3, 20])
 @pytest.mark.parametrize("before", [0, 5])
-def test_every_part_of_the_standing_is_the_same(width: int, before: int) -> None:
+def test_every_part_of_the_responses_is_the_same(width: int, before: int) -> None:
     draw = torch.Generator().manual_seed(width)
     users, history = 30, torch.arange(30)
     one_by_one, at_once = ResponseHistory(history), ResponseHistory(history)
     first = torch.rand(users, before, generator=draw) < 0.4
-    for standing in (one_by_one, at_once):
-        standing.see(torch.zeros(users, before).long(), first)
+    for responses in (one_by_one, at_once):
+        responses.see(torch.zeros(users, before).long(), first)
     counts = torch.randint(width + 1, (users,), generator=draw)
     shown = counts[:, None] > torch.arange(width)
     liked = (torch.rand(users, width, generator=draw) < 0.3) & shown

@@ -1,4 +1,4 @@
-"""Learning from a record: users replayed by hand, and a world whose worth of a like is known."""
+"""Learning from a record: users replayed by hand, and a market whose worth of a like is known."""
 
 from pathlib import Path
 
@@ -14,23 +14,28 @@ from fairhorizon.fcpo.retention.critics import returns_after
 from fairhorizon.fcpo.retention.model import Recordings, RetentionModel, typed_states
 from fairhorizon.fcpo.retention.replay import (
     FittedRetention,
-    ReplayedUsers,
-    UsualWorth,
+    OfflineReplay,
+    WorthRange,
     before_record,
     best_open,
     learned_from,
 )
-from fairhorizon.recommenders.responses import ITEM_FEATURES, MOODS, USER_FEATURES, ResponseHistory
+from fairhorizon.recommenders.responses import (
+    CHURN_FEATURES,
+    ITEM_FEATURES,
+    USER_FEATURES,
+    ResponseHistory,
+)
 
 pytestmark = pytest.mark.slow
 
 GAMMA, CHANCE = 0.9, 0.5
 
 
-def replayed(answers: list[list[int]], left: list[bool]) -> ReplayedUsers:
+def offline_replay(answers: list[list[int]], left: list[bool]) -> OfflineReplay:
     """A user a row: 1 a like, 0 none, -1 nothing was shown."""
     table = torch.tensor(answers)
-    return ReplayedUsers(
+    return OfflineReplay(
         torch.zeros(len(table)),
         torch.zeros(len(table), 2),
         torch.zeros(table.shape),
@@ -75,7 +80,7 @@ def test_without_times_all_of_a_log_is_history() -> None:
 
 
 def test_the_last_state_has_all_answers_and_who_left_has_nothing_to_come() -> None:
-    part = replayed([[1, 0, 1], [0, 0, -1], [1, -1, -1]], left=[False, True, False])
+    part = offline_replay([[1, 0, 1], [0, 0, -1], [1, -1, -1]], left=[False, True, False])
     retention = RetentionModel(GAMMA)
     part.run(retention)
     (run,) = retention.runs
@@ -83,9 +88,9 @@ def test_the_last_state_has_all_answers_and_who_left_has_nothing_to_come() -> No
         *([True, True, True], [True, True, False], [True, False, False], [False] * 3)
     ]
     assert [step.stays.tolist() for step in run[:2]] == [[True] * 3, [True, False, True]]
-    retention.chances.weights = torch.zeros(USER_FEATURES + ITEM_FEATURES)
-    states = [typed_states(run, retention.chances)]
-    (course,) = Recordings([run], states, retention.chances, GAMMA, 1.0, 0.0, 1).courses(
+    retention.probabilities.weights = torch.zeros(USER_FEATURES + ITEM_FEATURES)
+    states = [typed_states(run, retention.probabilities)]
+    (course,) = Recordings([run], states, retention.probabilities, GAMMA, 1.0, 0.0, 1).courses(
         of_limit=False
     )
     values = torch.zeros(4, 3)
@@ -94,19 +99,19 @@ def test_the_last_state_has_all_answers_and_who_left_has_nothing_to_come() -> No
     # of the first: nothing then 1, discounted, then 2; the second left; the third goes on
     assert to_come[0].tolist() == pytest.approx([0.9 * (1 + 0.9 * 2), 0.0, 2.0])
     assert to_come[1].tolist() == pytest.approx([1 + 0.9 * 2, 0.0, 2.0])
-    back = Recordings([run], states, retention.chances, GAMMA, 1.0, 0.25, 1)
+    back = Recordings([run], states, retention.probabilities, GAMMA, 1.0, 0.25, 1)
     (present,) = back.courses(of_limit=False)
     # a quarter of a like for every showing, and where there was none, for one that could be
     assert present.signal.tolist() == [[1.25, 0.25, 1.25], [0.25, 0.25, 0], [1.25, 0, 0], [0] * 3]
     assert present.expected.eq(0.75).all()
     at_end = ResponseHistory(torch.zeros(3))
     at_end.see(torch.tensor([[0, 0, 0], [0, 0, -1], [0, -1, -1]]), part.liked)
-    for name, own in part.standing().tensors().items():
+    for name, own in part.responses().tensors().items():
         assert torch.equal(own, at_end.tensors()[name])
-    assert torch.equal(run[-1].states[:, :MOODS], at_end.churn())
+    assert torch.equal(run[-1].states[:, :CHURN_FEATURES], at_end.churn())
 
 
-def impatient(users: int, most: int, seed: int) -> ReplayedUsers:
+def impatient(users: int, most: int, seed: int) -> OfflineReplay:
     """Who likes nothing twice in a row leaves; half of everything is liked.
 
     After `most` showings the record ends, whoever is there.
@@ -118,11 +123,11 @@ def impatient(users: int, most: int, seed: int) -> ReplayedUsers:
         answers[~gone, step] = liked[~gone, step]
         if step:
             gone |= ~liked[:, step] & ~liked[:, step - 1]
-    return replayed(answers.tolist(), gone.tolist())
+    return offline_replay(answers.tolist(), gone.tolist())
 
 
 @pytest.mark.parametrize("most", [40, 8])
-def test_the_worth_of_a_like_is_that_of_the_world(most: int) -> None:
+def test_the_worth_of_a_like_is_that_of_the_market(most: int) -> None:
     """After a like W_1 - W_0 is V_like - V_none; after none it is V_like, as none ends it all.
 
     V_none = a = p (1 + g V_like),  V_like = a + (1 - p) g a
@@ -132,17 +137,17 @@ def test_the_worth_of_a_like_is_that_of_the_world(most: int) -> None:
     v_like, v_none = a * (1 + (1 - CHANCE) * GAMMA), a
     parts = [impatient(1500, most, seed=1), impatient(500, most, seed=2)]
     learned, usual = learned_from(parts, gamma=GAMMA)
-    assert {name.partition(".")[0] for name in learned} >= {"likes", "chances"}
+    assert {name.partition(".")[0] for name in learned} >= {"likes", "probabilities"}
     retention = FittedRetention(GAMMA, learned, {}, (), 0.0)
-    standing = ResponseHistory(torch.zeros(2))
+    responses = ResponseHistory(torch.zeros(2))
     table = torch.tensor([[0, 1, 1, 1], [1, 1, 1, 0]]) > 0  # equal but for the order
-    standing.see(torch.zeros_like(table).long(), table)
-    after_like, after_none = retention.worth(standing, torch.zeros(2, 2)).tolist()
+    responses.see(torch.zeros_like(table).long(), table)
+    after_like, after_none = retention.worth(responses, torch.zeros(2, 2)).tolist()
     assert after_like == pytest.approx(1 + GAMMA * (v_like - v_none), rel=0.3)
     assert after_none == pytest.approx(1 + GAMMA * v_like, rel=0.3)
     assert 1 <= usual.least < after_like < usual.mean < after_none < usual.most
-    relative = FittedRetention(GAMMA, learned, {}, (), 0.0, UsualWorth(2.0, 1.0, after_like))
-    assert relative.worth(standing, torch.zeros(2, 2)).tolist() == pytest.approx(
+    relative = FittedRetention(GAMMA, learned, {}, (), 0.0, WorthRange(2.0, 1.0, after_like))
+    assert relative.worth(responses, torch.zeros(2, 2)).tolist() == pytest.approx(
         [after_like / 2] * 2  # the second is above all that there was
     )
 
@@ -151,21 +156,21 @@ def test_a_file_keeps_what_was_learned_and_where_users_stand(tmp_path: Path) -> 
     part = impatient(50, 10, seed=3)
     learned, usual = learned_from([part], gamma=GAMMA)
     users = tuple(f"x{n}" for n in range(50))
-    retention = FittedRetention(GAMMA, learned, part.standing().tensors(), users, 7.5, usual)
+    retention = FittedRetention(GAMMA, learned, part.responses().tensors(), users, 7.5, usual)
     retention.save(tmp_path / "retention.safetensors")
     again = FittedRetention.load(tmp_path / "retention.safetensors")
     assert (again.gamma, again.users, again.until, again.usual) == (GAMMA, users, 7.5, usual)
     asked, taken, best = ["x7", None, "nobody", "x0"], torch.tensor([9, 3, 3, 9]), torch.zeros(4, 2)
-    standing = again.standing_of(asked, taken)
-    assert standing.stay.tolist()[1:3] == [0, 0]  # newcomers,
-    assert standing.history.tolist()[1:3] == [0, 0]  # who have taken no more than others had
-    assert standing.stay[0] == part.shown[7].sum()
-    assert standing.likes[3] == part.liked[0].sum()
-    worth = retention.worth(retention.standing_of(asked, taken), best)
-    assert torch.equal(again.worth(standing, best), worth)
+    responses = again.responses_of(asked, taken)
+    assert responses.stay.tolist()[1:3] == [0, 0]  # newcomers,
+    assert responses.history.tolist()[1:3] == [0, 0]  # who have taken no more than others had
+    assert responses.stay[0] == part.shown[7].sum()
+    assert responses.likes[3] == part.liked[0].sum()
+    worth = retention.worth(retention.responses_of(asked, taken), best)
+    assert torch.equal(again.worth(responses, best), worth)
     assert worth[1] == worth[2]
-    wrong = {**learned, "chances": learned["chances"][:2]}
-    FittedRetention(GAMMA, wrong, retention.standing, users, 7.5, usual).save(tmp_path / "wrong")
+    wrong = {**learned, "probabilities": learned["probabilities"][:2]}
+    FittedRetention(GAMMA, wrong, retention.responses, users, 7.5, usual).save(tmp_path / "wrong")
     with pytest.raises(ModelError, match=r"holds something unexpected.*fit it again"):
         FittedRetention.load(tmp_path / "wrong")
     with pytest.raises(ModelError, match="no such model file"):
@@ -174,8 +179,8 @@ def test_a_file_keeps_what_was_learned_and_where_users_stand(tmp_path: Path) -> 
 
 def test_the_best_of_either_side_by_hand() -> None:
     items = torch.tensor([[0, 1, 2, 3], [-1, 1, -1, 3], [-1, -1, 2, -1]])
-    chances = torch.tensor([[0.1, 0.5, 0.2, 0.2], [0.9, 0.25, 0.5, 0.75], [0.5] * 4])
-    best = best_open(items, chances, torch.tensor([True, False, True, False]))
+    probabilities = torch.tensor([[0.1, 0.5, 0.2, 0.2], [0.9, 0.25, 0.5, 0.75], [0.5] * 4])
+    best = best_open(items, probabilities, torch.tensor([True, False, True, False]))
     assert best[0].tolist() == pytest.approx([0.0, np.log(0.25)])
     assert best[1].tolist() == pytest.approx([np.log(3), -np.inf])
     assert best[2].tolist() == pytest.approx([-np.inf, 0.0])

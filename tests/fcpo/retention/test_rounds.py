@@ -1,4 +1,4 @@
-"""Rounds of CPO on recorded offers: predictions by hand, and a world with a known answer."""
+"""Rounds of CPO on recorded offers: predictions by hand, and a market with a known answer."""
 
 import math
 from dataclasses import replace
@@ -16,7 +16,7 @@ def test_predictions_by_hand() -> None:
     states = torch.zeros(2, 1)
     steps = steps_of(torch.tensor([1.0, 4.0]), states)
     surrogate = offer_surrogate(steps, 0, torch.ones(2, 1), temperature=0.1)
-    # worth 1: both offers are at 0.3, chances one half each
+    # worth 1: both offers are at 0.3, probabilities one half each
     assert float(surrogate.evaluate(torch.ones(2, 1)).kl) == 0
     # 1 and 3 are 0.5 and 1.5 of their mean, and 2 and 6 are the same
     for worth in ([[1.0], [3.0]], [[2.0], [6.0]]):

@@ -22,8 +22,8 @@ from fairhorizon.data.splits import Split
 from fairhorizon.fcpo.model import Fcpo
 from fairhorizon.fcpo.serving import ActorProbabilities
 from fairhorizon.limits.place_rule import PlaceRule
-from fairhorizon.recommenders.lists.chances import ItemProbabilities
 from fairhorizon.recommenders.lists.item_lists import NO_LIMIT, GiniTarget, ItemLists, accurate
+from fairhorizon.recommenders.lists.probabilities import ItemProbabilities
 from fairhorizon.simulation.feedback import Scenario, evaluation_scenario
 from fairhorizon.vocabulary import Protocol
 
@@ -58,8 +58,8 @@ def aim(
 ) -> float | None:
     """The Gini index that lists aim at; own: the ranker that plain lists are of."""
     blocks, plain = made(own)
-    chances = cast(ItemProbabilities, None)  # the lists are made already
-    lists = ItemLists(chances, group, torch.ones(4), rule, spread)
+    probabilities = cast(ItemProbabilities, None)  # the lists are made already
+    lists = ItemLists(probabilities, group, torch.ones(4), rule, spread)
     return lists._even(blocks, 1, replace(plain, prices=np.array([price])))
 
 
@@ -83,10 +83,10 @@ def test_the_gini_index_of_lists_by_hand() -> None:
 def test_an_aim_by_hand(
     share: float, rankers: tuple[int, ...] | None, part: float, expected: float
 ) -> None:
-    evenness = GiniTarget(share, rankers, part)
-    assert aim(evenness, own=0) == pytest.approx(expected)
-    least = min(GINI[number] for number in evenness.numbers(3))
-    assert evenness.between(GINI[0], least) == pytest.approx(expected)
+    gini_target = GiniTarget(share, rankers, part)
+    assert aim(gini_target, own=0) == pytest.approx(expected)
+    least = min(GINI[number] for number in gini_target.numbers(3))
+    assert gini_target.between(GINI[0], least) == pytest.approx(expected)
 
 
 def test_all_rankers_are_looked_at_or_those_that_are_named() -> None:

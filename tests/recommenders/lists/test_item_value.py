@@ -7,14 +7,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairhorizon.recommenders.lists.chances import ideal, item_values
+from fairhorizon.recommenders.lists.probabilities import ideal, item_values
 
 SECOND = 1 / math.log2(3)
 
 
 def test_for_who_likes_one_item_worth_is_its_chance():
-    chances = torch.tensor([[0.5, 0.25, 0.25, 0.0]])
-    torch.testing.assert_close(item_values(chances, torch.tensor([1.0]), 20), chances)
+    probabilities = torch.tensor([[0.5, 0.25, 0.25, 0.0]])
+    torch.testing.assert_close(item_values(probabilities, torch.tensor([1.0]), 20), probabilities)
 
 
 def test_two_likes_are_two_chances_for_a_larger_ideal():
@@ -42,9 +42,9 @@ def test_the_ideal_by_hand():
     st.integers(1, 30),
 )
 def test_a_likelier_item_is_worth_more_and_nothing_more_than_the_first_place(
-    chances: list[float], likes: float, length: int
+    probabilities: list[float], likes: float, length: int
 ):
-    ordered = torch.tensor([sorted(chances)])
+    ordered = torch.tensor([sorted(probabilities)])
     found = item_values(ordered, torch.tensor([likes]), length)
     assert (found.diff(dim=1) >= 0).all()
     assert found.min() >= 0
@@ -54,7 +54,7 @@ def test_a_likelier_item_is_worth_more_and_nothing_more_than_the_first_place(
 
 def test_a_hit_counts_more_for_who_takes_little():
     """Of items that are liked almost for sure, so that only the ideal list differs."""
-    chances = torch.tensor([[0.9]]).repeat(3, 1)
-    found = item_values(chances, torch.tensor([1.0, 2.0, 20.0]), 20).squeeze(1).tolist()
+    probabilities = torch.tensor([[0.9]]).repeat(3, 1)
+    found = item_values(probabilities, torch.tensor([1.0, 2.0, 20.0]), 20).squeeze(1).tolist()
     assert found == sorted(found, reverse=True)
     assert found[1] == pytest.approx(0.99 / (1 + SECOND))

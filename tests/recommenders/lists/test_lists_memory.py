@@ -45,9 +45,9 @@ print(json.dumps({{
 def formula(queue: int) -> float:
     """docs/large.md: bytes for lists of all users at once."""
     width = 2 * CANDIDATES * RANKERS
-    menus = 2 * USERS * width * (8 + 4 * (RANKERS + 1))
+    candidate_set = 2 * USERS * width * (8 + 4 * (RANKERS + 1))
     values = 40 * USERS * width
-    return menus + values + 16 * USERS * queue + 2**28
+    return candidate_set + values + 16 * USERS * queue + 2**28
 
 
 @pytest.mark.slow

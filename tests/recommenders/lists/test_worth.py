@@ -20,14 +20,16 @@ SHARE, LENGTH = 0.3, 5
 
 
 @dataclass(frozen=True)
-class GivenChances:
+class GivenProbabilities:
     """A chance of every item for every user."""
 
     items: EmbeddedItems
     table: Tensor
 
-    def of(self, menus: CandidateSet, users: Tensor, queues: Tensor) -> Tensor:  # noqa: ARG002
-        return self.table[users[:, None], menus.items.clamp(min=0)] * (menus.items >= 0)
+    def predict(self, candidate_set: CandidateSet, users: Tensor, queues: Tensor) -> Tensor:  # noqa: ARG002
+        return self.table[users[:, None], candidate_set.items.clamp(min=0)] * (
+            candidate_set.items >= 0
+        )
 
 
 @pytest.mark.parametrize(
@@ -45,9 +47,9 @@ def test_a_showing_goes_to_whom_it_is_worth_more(
     """Item 0 may be shown to one of two users, who gain 0.3 and 0.2 by it before worth."""
     torch.manual_seed(0)
     view = EmbeddedItems(StateEncoder(torch.randn(2, 4), torch.randn(2, 4), 4, 1))
-    chances = GivenChances(view, torch.tensor([[0.6, 0.3], [0.5, 0.3]]))
+    probabilities = GivenProbabilities(view, torch.tensor([[0.6, 0.3], [0.5, 0.3]]))
     group = torch.tensor([True, False])
-    lists = ItemLists(chances, group, torch.zeros(2).long(), PlaceRule(0.5), None)
+    lists = ItemLists(probabilities, group, torch.zeros(2).long(), PlaceRule(0.5), None)
     nothing = UserItems(torch.zeros(3).long(), torch.zeros(0).long(), 2)
     scenario = Scenario(
         torch.full((2, 3), 2),
@@ -62,7 +64,7 @@ def test_a_showing_goes_to_whom_it_is_worth_more(
     assert made.scores is not None
     assert made.values.tolist() == [pytest.approx(row) for row in values]
     assert made.scores.tolist() == [
-        pytest.approx([chances.table[user, row[0]].item()]) for user, row in enumerate(shown)
+        pytest.approx([probabilities.table[user, row[0]].item()]) for user, row in enumerate(shown)
     ]
 
 

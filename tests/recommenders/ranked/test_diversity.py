@@ -117,7 +117,7 @@ def kinds_of(market: Split) -> Tensor:
 def begun(model: Ranked, market: Split, rules: StepControl, list_length: int = 1) -> LongRun:
     """Users who quit after more than 2 of 5 items of a kind, under a limit of 30 %."""
     kinds, churn = kinds_of(market), ChurnConfig(quits=QuitRule(most=2, of=5))
-    users = SimulatedUsers.of_split(
+    users = SimulatedUsers.from_split(
         synthetic(60, 80, 20, seed=3),
         market,
         model.queue_length,

@@ -94,12 +94,12 @@ def by_hand(model: Ranked, market: Split, scenario: Scenario, sharp: float) -> C
         for side in (group, ~group):
             free = np.flatnonzero(side & ~blocked[user])
             on_menu += sorted(free, key=lambda item, user=user: -z[user, item])[:40]
-        chances = np.exp(sharp * z[user, on_menu])
-        chances /= chances.sum()
+        probabilities = np.exp(sharp * z[user, on_menu])
+        probabilities /= probabilities.sum()
         likes = max(1.0, market.train.user_counts()[user] / 4)
         gains = 1 / np.log2(np.arange(2, LENGTH + 2))
         ideal = np.interp(likes, np.arange(LENGTH + 1), np.concatenate([[0], gains.cumsum()]))
-        values[user, on_menu] = (1 - (1 - chances) ** likes) / ideal
+        values[user, on_menu] = (1 - (1 - probabilities) ** likes) / ideal
         items[user, on_menu] = on_menu
     return Candidates.checked(items, values)
 
@@ -141,7 +141,7 @@ def test_the_sharpness_makes_the_validation_items_most_likely(model: Ranked, mar
     scenario = validation_scenario(market, model.queue_length, Protocol.STANDARD)
 
     def likelihood(weight: float) -> float:
-        """Less the ridge, of items on the menus of the calibration."""
+        """Less the ridge, of items among the candidates of the calibration."""
         state, answers = scenario.begin(torch.arange(scenario.n_users))
         scores = model.ranker.scores(state.users, state.queue).double()
         z = (scores - scores.mean(1, keepdim=True)) / scores.std(1, keepdim=True, correction=0)
@@ -191,7 +191,7 @@ def fcpo(market: Split, small_strong: FcpoConfig, model: Ranked) -> Fcpo:
     policy = Fcpo(small_strong.model_copy(update=changes), seed=0).fit(market)
     # as of a ranker alone, whose accuracy nobody measures
     policy.policy_.ensemble = replace(policy.policy_.ensemble, ndcg=())
-    policy.policy_.actor.settle_on([model.sharpness_, NO_PRICE])
+    policy.policy_.actor.fix_weights([model.sharpness_, NO_PRICE])
     return policy
 
 

@@ -77,8 +77,8 @@ def test_every_showing_is_there_with_what_became_of_it(
     assert shown["rank"].to_list() == [*range(1, 7)] * 14
     assert shown["value"].to_list() == [value for one in made for value in one.values]
     assert shown["score"].to_list() == [score for one in made for score in one.scores]
-    chances = [chance for one in made for chance in one.propensities or ()]
-    assert shown["propensity"].to_list() == chances
+    probabilities = [chance for one in made for chance in one.propensities or ()]
+    assert shown["propensity"].to_list() == probabilities
     assert shown["model"].unique().to_list() == [1]
     assert shown["source"].unique().to_list() == ["recommend"]
     assert shown["time"].is_sorted()
@@ -277,7 +277,7 @@ def test_fit_learns_from_the_answers(replicas: Replicas, tmp_path: Path) -> None
     assert run([*command, *options, "--all"]) == 0
     retention = FittedRetention.load(model / "retention.safetensors")
     assert set(retention.users) == {f"c{number}" for number in range(20)}
-    stay = retention.standing["stay"][[retention.rows["c3"], retention.rows["c13"]]]
+    stay = retention.responses["stay"][[retention.rows["c3"], retention.rows["c13"]]]
     assert stay.tolist() == [24, 4]
     assert retention.until == pytest.approx(NOON + 5 * DAY, abs=1)
     served = tmp_path / "l.csv"

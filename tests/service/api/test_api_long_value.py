@@ -169,11 +169,11 @@ def test_values_are_multiplied_by_the_worth_of_the_standing(files: Any, long_run
     )
     assert scenario.taken is not None
     made = state.unlimited.item_values(scenario, length=2)
-    standing = retention.standing_of(["c1"], scenario.taken)
-    assert standing.stay.tolist() == [0]  # the record is of others
-    standing.see(torch.zeros(1, 3).long(), torch.tensor([[True, False, False]]))
-    best = best_open(made.items, made.chances, state.unlimited.sensitive_)
-    assert worth == pytest.approx([float(retention.worth(standing, best))] * len(worth), rel=1e-5)
+    responses = retention.responses_of(["c1"], scenario.taken)
+    assert responses.stay.tolist() == [0]  # the record is of others
+    responses.see(torch.zeros(1, 3).long(), torch.tensor([[True, False, False]]))
+    best = best_open(made.items, made.probabilities, state.unlimited.sensitive_)
+    assert worth == pytest.approx([float(retention.worth(responses, best))] * len(worth), rel=1e-5)
 
 
 def test_a_replica_that_starts_again_goes_on_as_one_that_did_not(

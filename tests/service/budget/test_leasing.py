@@ -75,28 +75,28 @@ def test_the_ledger_and_the_simulated_account_agree(replicas: Callable[..., Engi
     simulated.join(1)
     simulated.join(2)
     draws = np.random.default_rng(0)
-    purses = {}
+    balances = {}
     for step in range(60):
         who, length = int(draws.integers(3)), int(draws.integers(1, 11))
         with database.writing() as connection:
             ledger = Ledger(database, connection, names[who])
-            if who not in purses:
-                purses[who] = ledger.open(snapshot.rules, 0.0)
+            if who not in balances:
+                balances[who] = ledger.open(snapshot.rules, 0.0)
                 simulated.settle(who, 0, 0, 0, 0.0)
-            before = purses[who]
+            before = balances[who]
             inside = min(length, int(before.left[0]) // UNIT)
             used, shown = np.array([inside * UNIT]), np.array([length * UNIT])
             lately = used_lately(int(before.lately[0]), inside * UNIT)
             try:
-                purses[who] = ledger.settle(before, used, shown, [0.0], 0.0)
+                balances[who] = ledger.settle(before, used, shown, [0.0], 0.0)
             except OverdrawnError:
                 with pytest.raises(OverdrawnError):
                     simulated.settle(who, inside * UNIT, length * UNIT, lately, 0.0)
                 connection.rollback()
-                del purses[who]
+                del balances[who]
                 continue
             seen = simulated.settle(who, inside * UNIT, length * UNIT, lately, 0.0)
-            after, window = purses[who], connection.execute(sa.select(windows)).all()[-1]
+            after, window = balances[who], connection.execute(sa.select(windows)).all()[-1]
             account = connection.execute(
                 sa.select(accounts).where(accounts.c.window_id == window.id)
             ).one()

@@ -111,7 +111,7 @@ def test_an_item_that_is_hidden_changes_nothing_else_of_the_world(
     assert after.generation == before.generation + 1
     assert after.state is before.state
     assert after.rules is before.rules
-    changed = np.flatnonzero(after.catalogue.shut != before.catalogue.shut)
+    changed = np.flatnonzero(after.catalogue.hidden != before.catalogue.hidden)
     assert [after.catalogue.ids[code] for code in changed] == ["a1"]
 
 

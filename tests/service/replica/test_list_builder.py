@@ -10,7 +10,7 @@ import torch
 from fairhorizon.allocation.guard import GuardedList
 from fairhorizon.fcpo.retention.replay import FittedRetention
 from fairhorizon.recommenders.responses import ResponseHistory
-from fairhorizon.service.replica.list_builder import UserHistories, explored, standing_now
+from fairhorizon.service.replica.list_builder import UserHistories, current_responses, explored
 from fairhorizon.service.store.feedback import MOST_SHOWN
 
 CHOSEN = GuardedList(
@@ -26,8 +26,8 @@ def test_shares_of_draws_are_the_recorded_probabilities() -> None:
     seen: Counter[tuple[int, int]] = Counter()
     said: dict[tuple[int, int], float] = {}
     for _ in range(n):
-        items, chances = explored(CHOSEN, 0.6, draws)
-        for place, (item, chance) in enumerate(zip(items.tolist(), chances, strict=True)):
+        items, probabilities = explored(CHOSEN, 0.6, draws)
+        for place, (item, chance) in enumerate(zip(items.tolist(), probabilities, strict=True)):
             seen[place, item] += 1
             said[place, item] = chance
     # place 0: the chosen one or two others of its class; place 1: the chosen one or one other
@@ -47,9 +47,9 @@ def test_the_classes_of_places_stay() -> None:
 
 def test_an_empty_list_stays_empty() -> None:
     nothing = GuardedList(*(np.empty(0, dtype=np.int64) for _ in range(4)))
-    items, chances = explored(nothing, 1.0, np.random.default_rng(0))
+    items, probabilities = explored(nothing, 1.0, np.random.default_rng(0))
     assert items.tolist() == []
-    assert chances == []
+    assert probabilities == []
 
 
 def event(kind: str, item: str, list_id: str | None) -> SimpleNamespace:
@@ -88,13 +88,13 @@ def test_standing_goes_on_from_the_end_of_the_record() -> None:
     at_end.see(torch.zeros(2, 2).long(), torch.tensor([[True, True], [False, True]]))
     retention = FittedRetention(0.9, {}, at_end.tensors(), ("u", "v"), 0.0)
     answers = [[False, False, True], [True], []]
-    standing = standing_now(retention, ["u", "new", None], torch.tensor([9, 3, 900]), answers)
-    assert standing.stay.tolist() == [5, 1, 0]
-    assert standing.likes.tolist() == [3, 1, 0]
-    assert standing.since.tolist() == [0, 0, 0]
-    assert standing.answers[0].tolist() == [0, 0, 0, 1, 1, -1, -1, 1]
-    assert standing.answers[1].tolist() == [0] * 7 + [1]
+    responses = current_responses(retention, ["u", "new", None], torch.tensor([9, 3, 900]), answers)
+    assert responses.stay.tolist() == [5, 1, 0]
+    assert responses.likes.tolist() == [3, 1, 0]
+    assert responses.since.tolist() == [0, 0, 0]
+    assert responses.answers[0].tolist() == [0, 0, 0, 1, 1, -1, -1, 1]
+    assert responses.answers[1].tolist() == [0] * 7 + [1]
     # histories of the record are from 2 to 5: others count as the nearest
-    assert standing.history.tolist() == pytest.approx(np.log([6, 4, 6]))
-    nobody = standing_now(retention, ["u"], torch.tensor([9]), [[]])
-    assert torch.equal(nobody.churn(), retention.standing_of(["u"], torch.tensor([9])).churn())
+    assert responses.history.tolist() == pytest.approx(np.log([6, 4, 6]))
+    nobody = current_responses(retention, ["u"], torch.tensor([9]), [[]])
+    assert torch.equal(nobody.churn(), retention.responses_of(["u"], torch.tensor([9])).churn())

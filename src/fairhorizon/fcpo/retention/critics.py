@@ -17,7 +17,7 @@ class AnsweredStep:
 
     of_users: Tensor  # (b, USER_FEATURES)
     of_items: Tensor  # (b, ITEM_FEATURES) of the first item shown
-    states: Tensor  # (b, MOODS + 1)
+    states: Tensor  # (b, CHURN_FEATURES + 1)
     of_kind: Tensor  # (b, REMEMBERED) of the last showings and this one, those of its kind
     offers: Tensor  # (b, 2, ITEM_FEATURES) of the two offers; a score of -inf: there is none
     shown: Tensor  # (b,) bool
@@ -73,7 +73,7 @@ def has_both_offers(step: AnsweredStep) -> Tensor:
 # without it a like would mostly tell who likes a lot and stays anyway.
 #
 # What a step is learned from is partly what came and partly what the critics expect of the next
-# state (TD(lambda)), whose chances of a like are known better than one answer tells them.
+# state (TD(lambda)), whose probabilities of a like are known better than one answer tells them.
 
 SWEEPS = 3  # the first learns from what came alone; those after it begin where it ended
 ITERATIONS = 60  # of L-BFGS in the first sweep, half as many in those after it
@@ -87,7 +87,7 @@ class AnswerCourse:
     """A signal over the T steps of a run, and what it is learned from."""
 
     states: Tensor  # (T, b, size)
-    chances: Tensor  # (T, b) of a like of what is shown, or could be
+    probabilities: Tensor  # (T, b) of a like of what is shown, or could be
     signal: Tensor  # (T, b) what came
     expected: Tensor  # (T, b) what was to be expected of the same, given the state
     shown: Tensor  # (T, b) bool
@@ -175,9 +175,9 @@ class ContinuationCritics(nn.Module):
     def _values(self, run: AnswerCourse, gamma: float) -> Tensor:
         """(T, b) V of the states; 0 before the first fit."""
         if not self.is_fitted:
-            return torch.zeros_like(run.chances)
+            return torch.zeros_like(run.probabilities)
         none, like = self(run.states).unbind(-1)
-        return run.expected + gamma * torch.addcmul(none, run.chances, like - none)
+        return run.expected + gamma * torch.addcmul(none, run.probabilities, like - none)
 
 
 @torch.no_grad()

@@ -33,7 +33,7 @@ from fairhorizon.fcpo.retention.critics import (
 )
 from fairhorizon.fcpo.retention.policy import HALVES, OfferedSteps, WorthActor, improve
 from fairhorizon.recommenders.responses import (
-    MOODS,
+    CHURN_FEATURES,
     CategoryExposure,
     LikeProbabilities,
     ResponseHistory,
@@ -45,11 +45,11 @@ from fairhorizon.storage import below
 # ---- Recorded runs, as critics and rounds of CPO learn from them ---------------------------------
 @dataclass(frozen=True)
 class Recordings:
-    """Runs, looked at with the present chances of a like."""
+    """Runs, looked at with the present probabilities of a like."""
 
     runs: list[Run]
     states: list[Tensor]  # (T, b, size) of each
-    chances: LikeProbabilities
+    probabilities: LikeProbabilities
     gamma: float
     share: float  # of the limit
     presence: float  # what it is worth that a user is there to be shown something, in likes
@@ -70,16 +70,20 @@ class Recordings:
             torch.stack([getattr(step, name) for step in run])
             for name in ("shown", "liked", "stays")
         )
-        chances = torch.stack([self._chance(step, step.of_items[:, None])[:, 0] for step in run])
-        chances = torch.where(shown, chances, states[:, :, MOODS])  # of what could be shown
-        signal, expected = (liked + self.presence) * shown, chances + self.presence
+        probabilities = torch.stack(
+            [self._chance(step, step.of_items[:, None])[:, 0] for step in run]
+        )
+        probabilities = torch.where(
+            shown, probabilities, states[:, :, CHURN_FEATURES]
+        )  # of what could be shown
+        signal, expected = (liked + self.presence) * shown, probabilities + self.presence
         if of_limit:
             signal = expected = torch.stack([spent(step, self.share) for step in run])
-        return AnswerCourse(states, chances, signal, expected, shown, liked, stays, ended)
+        return AnswerCourse(states, probabilities, signal, expected, shown, liked, stays, ended)
 
     def _chance(self, step: AnsweredStep, of_items: Tensor) -> Tensor:
         """(b, C) of a like, by the present estimate, of items (b, C, ITEM_FEATURES) of a step."""
-        return self.chances.of_recorded(step.of_users, of_items)
+        return self.probabilities.of_recorded(step.of_users, of_items)
 
     @torch.no_grad()
     def offered(self, likes: nn.ModuleList, costs: nn.ModuleList) -> OfferedSteps | None:
@@ -88,15 +92,15 @@ class Recordings:
         for number, run in enumerate(self.runs):
             for t, (step, own) in enumerate(zip(run, self.states[number], strict=True)):
                 rows = (has_both_offers(step) & step.shown).nonzero().squeeze(1)
-                chances = self._chance(step, step.offers)[rows]
-                known = BinaryChoices(own[rows], chances, self.gamma)
+                probabilities = self._chance(step, step.offers)[rows]
+                known = BinaryChoices(own[rows], probabilities, self.gamma)
                 advantages = known.advantages(likes, costs)
                 usual = usual_worth(gains(likes, own[rows], self.gamma))
                 more = [more_after_a_like(both, own[rows], self.gamma) for both in (likes, costs)]
                 parts.append(
                     [
                         own[rows],
-                        chances,
+                        probabilities,
                         step.of_items[rows, 1],
                         torch.full((len(rows),), len(parts)),
                         torch.full((len(rows),), usual),
@@ -118,14 +122,14 @@ class BinaryChoices:
     """Two offers in each of n states."""
 
     states: Tensor  # (n, size)
-    chances: Tensor  # (n, 2)
+    probabilities: Tensor  # (n, 2)
     gamma: float
 
     def advantages(self, likes: nn.ModuleList, costs: nn.ModuleList) -> Tensor:
         """(n, halves, 2, 2) in likes and in costs."""
-        in_group = torch.zeros_like(self.chances)
+        in_group = torch.zeros_like(self.probabilities)
         in_group[:, GROUP] = 1.0
-        now = torch.stack([self.chances, in_group], dim=1)
+        now = torch.stack([self.probabilities, in_group], dim=1)
         later = [self._to_come(both) for both in (likes, costs)]
         return now[:, None] + torch.stack(later, dim=2)
 
@@ -133,15 +137,17 @@ class BinaryChoices:
         """(n, halves, 2) discounted, by the critics of either half."""
         found = torch.stack([critics(self.states) for critics in both], dim=1)
         none, like = found[:, :, None].unbind(3)
-        return self.gamma * torch.addcmul(none, self.chances[:, None], like - none)
+        return self.gamma * torch.addcmul(none, self.probabilities[:, None], like - none)
 
 
-def typed_states(run: Run, chances: LikeProbabilities) -> Tensor:
-    """(T, b, MOODS + 1) with types by the present chances where none were known."""
+def typed_states(run: Run, probabilities: LikeProbabilities) -> Tensor:
+    """(T, b, CHURN_FEATURES + 1) with types by the present probabilities where none were known."""
     states = torch.stack([step.states for step in run])
     for step, own in zip(run, states, strict=True):
-        if not own[:, MOODS].any():
-            own[:, MOODS:] = chances.of_recorded(step.of_users, step.of_items[:, None])
+        if not own[:, CHURN_FEATURES].any():
+            own[:, CHURN_FEATURES:] = probabilities.of_recorded(
+                step.of_users, step.of_items[:, None]
+            )
     return states
 
 
@@ -153,7 +159,7 @@ class ValuedItems:
     scores: Tensor  # (b, n_items), -inf for what is not open
     in_group: Tensor  # (n_items,) 1 for items of the limited group, else 0
     of_users: Tensor  # (b, USER_FEATURES)
-    best_chance: Tensor  # (b,) that the best item open is liked; 0 before anything was learned
+    best_probability: Tensor  # (b,) that the best item open is liked; 0 before anything was learned
     values: Tensor  # (b, n_items)
 
     def best_of_both(self, charged: Tensor) -> Tensor:
@@ -163,7 +169,7 @@ class ValuedItems:
         return torch.stack(list(sides), dim=1)
 
 
-STATES = MOODS + 1  # the mood, and the chance that the best item open is liked
+STATES = CHURN_FEATURES + 1  # what tells of churn, and the chance that the best item open is liked
 LATEST_RUNS = 2  # that rounds of CPO learn from; critics learn from all
 NEWS = 0.01  # part of the answers that has to be new, for what they teach to be worth its time
 
@@ -191,7 +197,7 @@ class RetentionModel:
         self.gamma, self.settings = gamma, settings or RetentionConfig()
         self.share, self.kinds, self.seed = share, kinds, seed
         self.generator = torch.Generator().manual_seed(seed)
-        self.chances = LikeProbabilities()
+        self.probabilities = LikeProbabilities()
         self.likes, self.costs = self._critics(), self._critics()  # of each half of the users
         self.actor = WorthActor(STATES, self.settings.hidden, seed)
         self.boredom: Boredom | None = None
@@ -208,7 +214,7 @@ class RetentionModel:
 
     def begin(self, history: Tensor) -> None:
         """A new run, of users who had taken so many items (b,) before."""
-        self.standing = ResponseHistory(history.cpu())
+        self.responses = ResponseHistory(history.cpu())
         self.shown_kinds = CategoryExposure(self.kinds, len(history))
         self.here = torch.ones(len(history), dtype=torch.bool)
         self.runs.append([])
@@ -220,14 +226,14 @@ class RetentionModel:
         Values are the scores themselves before anything was learned.
         """
         scores, group = scores.cpu(), in_group.cpu().float()
-        of_users, unknown = self.standing.of_users(), torch.zeros(len(scores))
+        of_users, unknown = self.responses.of_users(), torch.zeros(len(scores))
         items = ValuedItems(scores, group, of_users, unknown, values=scores)
-        if not self.chances.is_fitted:
+        if not self.probabilities.is_fitted:
             return items
-        tiring = self.shown_kinds.tiring(self.chances.of_fades)
-        chances = self.chances.of(of_users, scores, group, tiring)
-        items = replace(items, best_chance=chances.amax(1))
-        values = chances * self.worth(items)[:, None]
+        tiring = self.shown_kinds.tiring(self.probabilities.of_fades)
+        probabilities = self.probabilities.predict(of_users, scores, group, tiring)
+        items = replace(items, best_probability=probabilities.amax(1))
+        values = probabilities * self.worth(items)[:, None]
         if self.boredom is not None:
             values = values - self._boring(self.boredom)
         return replace(items, values=torch.where(scores > -torch.inf, values, scores))
@@ -235,7 +241,7 @@ class RetentionModel:
     def worth(self, items: ValuedItems) -> Tensor:
         """(b,) what a like of each user is worth now, 1 in the mean over those who are here."""
         if not self.gamma or not self.actor.spread.any():
-            return torch.ones(len(items.best_chance))
+            return torch.ones(len(items.best_probability))
         with torch.no_grad():
             worth: Tensor = self.actor(self.states(items)).squeeze(1)
         return worth / worth[self.here].mean() if self.here.any() else worth
@@ -246,7 +252,7 @@ class RetentionModel:
         A step of policy improvement; what a record without offers lets one learn.
         """
         if not self.gamma or not self.actor.spread.any():
-            return torch.zeros(len(items.best_chance))
+            return torch.zeros(len(items.best_probability))
         return gains(self.likes, self.states(items), self.gamma)
 
     def _boring(self, rule: Boredom) -> Tensor:
@@ -258,7 +264,7 @@ class RetentionModel:
 
     def states(self, items: ValuedItems) -> Tensor:
         """(b, STATES) of the users now, with the chance of the best item that was open."""
-        return torch.cat([self.standing.churn(), items.best_chance[:, None]], dim=1)
+        return torch.cat([self.responses.churn(), items.best_probability[:, None]], dim=1)
 
     def note(
         self,
@@ -289,7 +295,7 @@ class RetentionModel:
                 self.here,
             )
         )
-        self.standing.see(lists, hits)
+        self.responses.see(lists, hits)
         self.shown_kinds.see(lists)
 
     def _features(self, items: ValuedItems, at: Tensor) -> Tensor:
@@ -298,8 +304,8 @@ class RetentionModel:
         return torch.cat([own, self.shown_kinds.of_items(at)], dim=2)
 
     @property
-    def rehearsals(self) -> int:
-        return self.settings.rehearsals
+    def pretraining_runs(self) -> int:
+        return self.settings.pretraining_runs
 
     @property
     def has_news(self) -> bool:
@@ -323,13 +329,15 @@ class RetentionModel:
             torch.cat([getattr(step, name)[step.shown] for step in steps])
             for name in ("of_users", "of_items", "liked")
         ]
-        self.chances.fit(Shown(*columns))
+        self.probabilities.fit(Shown(*columns))
         self.learned_from = _answers(runs)
         if not self.gamma:
             return
-        states = [typed_states(run, self.chances) for run in runs]
+        states = [typed_states(run, self.probabilities) for run in runs]
         presence = self.settings.presence
-        back = Recordings(runs, states, self.chances, self.gamma, self.share, presence, going_on)
+        back = Recordings(
+            runs, states, self.probabilities, self.gamma, self.share, presence, going_on
+        )
         self.actor.look_at(torch.cat([own.flatten(0, 1) for own in states]))
         self.likes, self.costs = self._critics(), self._critics()
         for both, of_limit in ((self.likes, False), (self.costs, True)):
@@ -354,7 +362,7 @@ class RetentionModel:
             return
         after = []
         for run in back.courses(of_limit=False):
-            came = returns_after(run, torch.zeros_like(run.chances), self.gamma, lam=1.0)
+            came = returns_after(run, torch.zeros_like(run.probabilities), self.gamma, lam=1.0)
             after.append(came[run.shown & run.stays])
         self.staying = self.gamma * float(torch.cat(after).mean())
 
@@ -365,12 +373,12 @@ class RetentionModel:
             "likes": self.likes.state_dict(),
             "costs": self.costs.state_dict(),
             "actor": self.actor.state_dict(),
-            "standing": self.standing.tensors(),
+            "responses": self.responses.tensors(),
             "kinds": self.shown_kinds.tensors(),
         }
         named = {f"{part}.{k}": v for part, some in parts.items() for k, v in some.items()}
         own = {
-            "chances": self.chances.weights,
+            "probabilities": self.probabilities.weights,
             "generator": self.generator.get_state(),
             "here": self.here,
             "learned_from": torch.tensor(self.learned_from),
@@ -383,7 +391,7 @@ class RetentionModel:
     def restore(self, tensors: dict[str, Tensor]) -> None:
         for name in ("likes", "costs", "actor"):
             getattr(self, name).load_state_dict(below(f"{name}.", tensors))
-        self.chances.weights = tensors["chances"].clone()
+        self.probabilities.weights = tensors["probabilities"].clone()
         self.generator.set_state(tensors["generator"])
         self.here = tensors["here"].clone()
         self.learned_from = int(tensors["learned_from"])
@@ -391,8 +399,8 @@ class RetentionModel:
         self.boredom = Boredom(int(rule[0]), int(rule[1]), rule[2]) if rule else None
         self.staying = float(tensors["staying"])
         users = len(self.here)
-        self.standing = ResponseHistory(torch.zeros(users))
-        self.standing.restore(below("standing.", tensors))
+        self.responses = ResponseHistory(torch.zeros(users))
+        self.responses.restore(below("responses.", tensors))
         self.shown_kinds = CategoryExposure(self.kinds, users)
         self.shown_kinds.restore(below("kinds.", tensors))
         self.runs = restored(tensors)

@@ -117,7 +117,7 @@ class OfferedSteps:
     """Recorded steps with two offers each, in which the group could be shown or not."""
 
     states: Tensor  # (n, size)
-    chances: Tensor  # (n, 2) of a like
+    probabilities: Tensor  # (n, 2) of a like
     shown: Tensor  # (n,) 1 where an item of the group was shown, else 0
     moments: Tensor  # (n,) number of the step of the run
     usual: Tensor  # (n,) worth of a like in the mean over the users of the step, in likes
@@ -129,7 +129,7 @@ class OfferedSteps:
     def some(self, generator: torch.Generator) -> "OfferedSteps":
         """At most MOST_STEPS of them."""
         rows = torch.randperm(len(self.states), generator=generator)[:MOST_STEPS]
-        rowwise = ("states", "chances", "shown", "moments", "usual", "weights")
+        rowwise = ("states", "probabilities", "shown", "moments", "usual", "weights")
         some = {name: getattr(self, name)[rows] for name in rowwise}
         for name in ("advantages", "after_like"):
             some[name] = getattr(self, name)[:, :, rows]
@@ -145,7 +145,7 @@ class OfferedSteps:
     def values(self, outputs: Tensor) -> Tensor:
         """(n, 2) of the offers before the price, by the actor's outputs (n, 1)."""
         worth = outputs[:, 0] / self.mean(outputs[:, 0])
-        return worth[:, None] * self.chances
+        return worth[:, None] * self.probabilities
 
     def prices(self, leads: Tensor, temperature: float) -> Tensor:
         """(n,) the price of the group in each row's step that spends what was spent there, where
@@ -194,7 +194,7 @@ def offer_surrogate(
         prices = steps.prices(values[:, GROUP] - values[:, REST], temperature)
         charged = values - torch.stack([prices, torch.zeros_like(prices)], dim=1)
         logits = charged[:, None] / temperature
-        return ItemPolicy.of(logits, torch.ones_like(logits, dtype=torch.bool))
+        return ItemPolicy.from_logits(logits, torch.ones_like(logits, dtype=torch.bool))
 
     present = policy_of(outputs)
 
@@ -207,7 +207,7 @@ def offer_surrogate(
     def sample(size: int, generator: torch.Generator) -> Fisher:
         """Levels and prices are held; the line search knows that they move."""
         some = torch.randperm(len(steps.states), generator=generator)[:size]
-        features = (steps.chances / steps.mean(outputs[:, 0])[:, None])[some, :, None]
+        features = (steps.probabilities / steps.mean(outputs[:, 0])[:, None])[some, :, None]
         offers = ScoredCandidates(torch.arange(2).expand(len(some), 2), features)
         return softmax_fisher(some, offers, present.take(some), temperature)
 

@@ -31,14 +31,14 @@ from fairhorizon.storage import as_bytes, below, load_model, of_bytes, save_mode
 # beyond its states, critics say anything.
 
 KIND, RETENTION_FILE = "retention", "retention.safetensors"  # and its file in a run folder
-LEARNED, STANDING, USERS = "learned.", "standing.", "users"
-OF_USERS = ("run", STANDING, "kinds.")  # tensors of the model that belong to users
+LEARNED, RESPONSES, USERS = "learned.", "responses.", "users"
+OF_USERS = ("run", RESPONSES, "kinds.")  # tensors of the model that belong to users
 SIDES = torch.tensor([0.0, 1.0])  # whether a column is of the group
 LEAST = 1e-6  # chance
 
 
 @dataclass(frozen=True)
-class UsualWorth:
+class WorthRange:
     """What a like was worth at the showings of a record: on average, at least and at most."""
 
     mean: float
@@ -46,7 +46,7 @@ class UsualWorth:
     most: float
 
     @classmethod
-    def of(cls, worth: Tensor) -> Self:
+    def from_values(cls, worth: Tensor) -> Self:
         return cls(float(worth.double().mean()), float(worth.min()), float(worth.max()))
 
     def relative(self, worth: Tensor) -> Tensor:
@@ -54,7 +54,7 @@ class UsualWorth:
         return worth.clamp(self.least, self.most) / self.mean
 
 
-ANY_WORTH = UsualWorth(1.0, 1.0, float("inf"))
+ANY_WORTH = WorthRange(1.0, 1.0, float("inf"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,17 +63,17 @@ class FittedRetention:
 
     gamma: float
     learned: Mapping[str, Tensor]  # of an `RetentionModel`
-    standing: Mapping[str, Tensor]  # (n, ...) of an `ResponseHistory`
+    responses: Mapping[str, Tensor]  # (n, ...) of an `ResponseHistory`
     users: tuple[str, ...]  # (n,) ids
     until: float  # the end of the record
-    usual: UsualWorth = ANY_WORTH
+    usual: WorthRange = ANY_WORTH
 
     @cached_property
     def rows(self) -> dict[str, int]:
         """Where users stand, by id."""
         return {one: row for row, one in enumerate(self.users)}
 
-    def standing_of(self, users: Sequence[object | None], taken: Tensor) -> ResponseHistory:
+    def responses_of(self, users: Sequence[object | None], taken: Tensor) -> ResponseHistory:
         """The responses of users until the end of the record; none for other users.
 
         users: their ids; None: somebody without one.
@@ -85,11 +85,11 @@ class FittedRetention:
         known = torch.tensor([row >= 0 for row in at], dtype=torch.bool)
         stored = torch.tensor([row for row in at if row >= 0], dtype=torch.int64)
         for name, own in found.tensors().items():
-            own[known] = self.standing[name][stored]
+            own[known] = self.responses[name][stored]
         return found
 
     @torch.no_grad()
-    def worth(self, standing: ResponseHistory, best: Tensor) -> Tensor:
+    def worth(self, responses: ResponseHistory, best: Tensor) -> Tensor:
         """(b,) float32: what a like of each user is worth, 1 on average over the record.
 
         best: (b, 2) of `best_open`.
@@ -97,13 +97,13 @@ class FittedRetention:
         retention = copy.copy(self._restored)  # other threads may ask at the same time
         retention.runs = []
         retention.begin(torch.zeros(len(best)))
-        retention.standing = standing
+        retention.responses = responses
         return self.usual.relative(1 + retention.gains(retention.valued(best, SIDES)))
 
     @cached_property
     def _histories(self) -> tuple[float, float]:
         """The shortest and the longest of the record, as a response history has them."""
-        shortest, longest = self.standing["history"].aminmax()
+        shortest, longest = self.responses["history"].aminmax()
         return float(shortest), float(longest)
 
     @cached_property
@@ -113,7 +113,7 @@ class FittedRetention:
     def save(self, path: Path) -> None:
         """Write the file that `load` reads."""
         tensors = {LEARNED + name: value for name, value in self.learned.items()}
-        tensors |= {STANDING + name: value for name, value in self.standing.items()}
+        tensors |= {RESPONSES + name: value for name, value in self.responses.items()}
         tensors[USERS] = as_bytes({USERS: list(self.users)})
         numbers = {"gamma": self.gamma, "until": self.until, "usual": vars(self.usual)}
         save_model(path, KIND, tensors, numbers)
@@ -124,10 +124,10 @@ class FittedRetention:
         with understood(path):
             tensors, numbers = load_model(path, KIND)
             users = tuple(of_bytes(tensors[USERS])[USERS])
-            parts = below(LEARNED, tensors), below(STANDING, tensors)
-            usual = UsualWorth(**numbers["usual"])
+            parts = below(LEARNED, tensors), below(RESPONSES, tensors)
+            usual = WorthRange(**numbers["usual"])
             found = cls(numbers["gamma"], *parts, users, numbers["until"], usual)
-            found.worth(found.standing_of(users[:1], torch.zeros(1)), torch.zeros(1, 2))
+            found.worth(found.responses_of(users[:1], torch.zeros(1)), torch.zeros(1, 2))
             return found
 
 
@@ -147,25 +147,25 @@ def restored(gamma: float, learned: Mapping[str, Tensor], seed: int = 0) -> Rete
     return retention
 
 
-def log_odds(chances: Tensor) -> Tensor:
-    """Of chances; a score whose slope and level the answers calibrate."""
-    return torch.logit(chances.float(), eps=LEAST)
+def log_odds(probabilities: Tensor) -> Tensor:
+    """Of probabilities; a score whose slope and level the answers calibrate."""
+    return torch.logit(probabilities.float(), eps=LEAST)
 
 
-def best_open(items: Tensor, chances: Tensor, sensitive: Tensor) -> Tensor:
+def best_open(items: Tensor, probabilities: Tensor, sensitive: Tensor) -> Tensor:
     """(b, 2) log-odds of the best item outside the group and in it; -inf where there is none.
 
-    items: (b, n) codes, -1 for what is not open.  chances: (b, n).
+    items: (b, n) codes, -1 for what is not open.  probabilities: (b, n).
     """
     inside, shut = sensitive.cpu()[items.clamp(min=0)], items < 0
-    scores = log_odds(chances.cpu()).masked_fill(shut, -torch.inf)
+    scores = log_odds(probabilities.cpu()).masked_fill(shut, -torch.inf)
     sides = [scores.masked_fill(inside != side, -torch.inf).amax(1) for side in (False, True)]
     return torch.stack(sides, dim=1)
 
 
 # ---- Learning: the users of a record side by side, showing by showing ----------------------------
-# The chance of a like is logistic in the log-odds of the model's own chances, which are those of
-# the user's history before the record, and in the user's answers so far.
+# The probability of a like is logistic in the log-odds of the model's own probabilities, which
+# follow from the user's history before the record, and in the user's answers so far.
 
 GAMMA = 0.99  # discount of later likes, per showing
 CELLS_AT_ONCE = 2**20  # users times showings that are replayed together
@@ -174,7 +174,7 @@ COLUMNS = torch.tensor([0.0, 1.0, 0.0, 1.0])  # in the group: the best of either
 
 
 @dataclass(frozen=True, eq=False)
-class ReplayedUsers:
+class OfflineReplay:
     """Some users of a record, a showing a column."""
 
     history: Tensor  # (b,) items that they had taken before
@@ -215,31 +215,31 @@ class ReplayedUsers:
         retention.note(items, lists[:, None], liked[:, None], here)
         return worth
 
-    def standing(self) -> ResponseHistory:
+    def responses(self) -> ResponseHistory:
         """Where the users stand at the end."""
-        standing = ResponseHistory(self.history)
-        standing.see(self.lists, self.liked)
-        return standing
+        responses = ResponseHistory(self.history)
+        responses.see(self.lists, self.liked)
+        return responses
 
 
 def learned_from(
-    parts: list[ReplayedUsers], *, gamma: float = GAMMA, seed: int = 0
-) -> tuple[dict[str, Tensor], UsualWorth]:
+    parts: list[OfflineReplay], *, gamma: float = GAMMA, seed: int = 0
+) -> tuple[dict[str, Tensor], WorthRange]:
     """What a like is worth by state, learned from all users together, and at their showings.
 
     ItemProbabilities come first: the state has that of the best item.
     """
-    chances = RetentionModel(0.0, seed=seed)
+    probabilities = RetentionModel(0.0, seed=seed)
     for part in parts:
-        part.run(chances)
-    chances.learn()
-    retention = restored(gamma, {"chances": chances.tensors()["chances"]}, seed)
+        part.run(probabilities)
+    probabilities.learn()
+    retention = restored(gamma, {"probabilities": probabilities.tensors()["probabilities"]}, seed)
     for part in parts:
         part.run(retention)
     retention.learn(going_on=len(parts))  # who is there at the end of a record goes on
     learned = learned_part(retention)
     worth = [part.run(restored(gamma, learned)) for part in parts]
-    return learned, UsualWorth.of(torch.cat(worth))
+    return learned, WorthRange.from_values(torch.cat(worth))
 
 
 def learn_from_answers(
@@ -253,18 +253,18 @@ def learn_from_answers(
 ) -> FittedRetention:
     """What a like is worth by state, from a record of answers to showings.
 
-    model: fitted on the log, whose chances tell how much a user likes.
+    model: fitted on the log, whose probabilities tell how much a user likes.
     away: days at the end of the record in which somebody who left was shown nothing.
     """
     left = torch.from_numpy(record.left(away))
     states = before_record(log, record, model.queue_length)
     blocks = list(_blocks(torch.from_numpy(record.counts), len(model.sensitive_)))
-    parts = [replayed(model, states.only(rows), record, rows, left[rows]) for rows in blocks]
+    parts = [offline_replay(model, states.only(rows), record, rows, left[rows]) for rows in blocks]
     learned, usual = learned_from(parts, gamma=gamma, seed=seed)
-    ends = [part.standing().tensors() for part in parts]
+    ends = [part.responses().tensors() for part in parts]
     users = tuple(record.ids[row] for row in torch.cat(blocks).tolist())
-    standing = {name: torch.cat([end[name] for end in ends]) for name in ends[0]}
-    return FittedRetention(gamma, learned, standing, users, record.until, usual)
+    responses = {name: torch.cat([end[name] for end in ends]) for name in ends[0]}
+    return FittedRetention(gamma, learned, responses, users, record.until, usual)
 
 
 def _blocks(counts: Tensor, n_items: int) -> Iterator[Tensor]:
@@ -280,9 +280,9 @@ def _blocks(counts: Tensor, n_items: int) -> Iterator[Tensor]:
 
 
 @torch.no_grad()
-def replayed(
+def offline_replay(
     model: Recommender, states: Scenario, record: ResponseLog, rows: Tensor, left: Tensor
-) -> ReplayedUsers:
+) -> OfflineReplay:
     """Some users of a record (b,), with what the model makes of what they were shown.
 
     states: of these users, before the record.
@@ -294,11 +294,11 @@ def replayed(
     at = ((counts.cumsum(0) - counts)[rows][:, None] + columns).clamp(max=len(record) - 1)
     items = torch.from_numpy(record.items)[at]
     known, codes = items >= 0, items.clamp(min=0)
-    best = best_open(made.items, made.chances, sensitive)
+    best = best_open(made.items, made.probabilities, sensitive)
     # what the model does not know was shown because somebody took it for good
-    scores = torch.where(known, log_odds(made.chances.cpu().gather(1, codes)), best[:, :1])
+    scores = torch.where(known, log_odds(made.probabilities.cpu().gather(1, codes)), best[:, :1])
     assert states.taken is not None
-    return ReplayedUsers(
+    return OfflineReplay(
         states.taken,
         best,
         scores,
@@ -316,15 +316,15 @@ def before_record(log: Interactions, record: ResponseLog, queue_length: int) -> 
     """
     known = {str(one): code for code, one in enumerate(log.user_ids.tolist())}
     codes = np.array([known.get(one, -1) for one in record.ids], dtype=np.int64)
-    begun, inside = np.full(log.n_users, -np.inf), codes >= 0
-    begun[codes[inside]] = record.begun[inside]
+    started, inside = np.full(log.n_users, -np.inf), codes >= 0
+    started[codes[inside]] = record.started[inside]
     early = np.ones(len(log), dtype=np.bool_)
     if log.timestamps is not None:
-        early = log.timestamps < begun[log.users]
+        early = log.timestamps < started[log.users]
     taken = np.bincount(log.users[early], minlength=log.n_users)
     own = torch.from_numpy(np.where(inside, taken[codes], 0))
     users = torch.from_numpy(codes).clamp(min=0)
-    past, later = UserItems.of(log).only(users).cut(own)
+    past, later = UserItems.from_log(log).only(users).cut(own)
     return Scenario(past.last(queue_length), later, past, codes=users, taken=own)
 
 
@@ -361,8 +361,10 @@ def worth_of(
     for rows in torch.arange(scenario.n_users).split(rows_at_once(len(sensitive), VALUES_AT_ONCE)):
         some = scenario.only(rows)
         made = model.item_values(some, length=1)
-        standing = retention.standing_of([users[row] for row in rows.tolist()], _taken(some))
-        found.append(retention.worth(standing, best_open(made.items, made.chances, sensitive)))
+        responses = retention.responses_of([users[row] for row in rows.tolist()], _taken(some))
+        found.append(
+            retention.worth(responses, best_open(made.items, made.probabilities, sensitive))
+        )
     return torch.cat(found)
 
 

@@ -25,40 +25,40 @@ from fairhorizon.ranking import moments, rows_at_once, some_at_a_time, standardi
 from fairhorizon.simulation.feedback import Scenario
 
 SCORES_AT_ONCE = 2**24  # of all users who are served together
-SCORES_FOR_MENUS = 2**21  # 8 MiB: memory that is used again, block after block
+SCORES_FOR_CANDIDATES = 2**21  # 8 MiB: memory that is used again, block after block
 USERS_AT_ONCE = 1024
 BLOCKED_AT_ONCE = 2**22  # cells: 4 MiB
 
 
 class ItemFeatures(Interface):
-    """The signals of all items, for a batch of users in their present states."""
+    """The features of all items, for a batch of users in their present states."""
 
     def scores(self, weights: Tensor) -> Tensor:
-        """(b, n_items), a new tensor, from one row of W for each user (b, signals)."""
+        """(b, n_items), a new tensor, from one row of W for each user (b, features)."""
 
     def refresh(self, rows: Tensor, users: Tensor, queues: Tensor) -> None:
-        """Recompute the signals of the users at these rows, who are in new states."""
+        """Recompute the features of the users at these rows, who are in new states."""
 
     def relabel(self, sensitive: Tensor) -> None:
         """Update the groups."""
 
-    def on_menus(self, rows: Tensor, blocked: ItemSets, count: int) -> Tensor:
-        """(rows, C) items for the menus of the users at these rows, none of the `blocked`.
+    def candidate_items(self, rows: Tensor, blocked: ItemSets, count: int) -> Tensor:
+        """(rows, C) candidates of the users at these rows, none of the `blocked`.
 
-        The `count` best of either group, by what the signals know of an item; -1 where there are
+        The `count` best of either group, by what the features know of an item; -1 where there are
         fewer. C is the same at every call.
         """
 
-    def offer(self, items: Tensor, shown: Tensor) -> CandidateSet:
-        """The menus of all users, with the present groups: items (b, C), and those of the lists
-        shown (b, K) that are not among them."""
+    def with_shown(self, items: Tensor, shown: Tensor) -> CandidateSet:
+        """The candidates of all users with the present groups: items (b, C), and those of the
+        lists shown (b, K) that are not among them."""
 
 
 class FeatureSource(Interface):
-    """The items as an actor sees them; a row of W has a number for each signal of an item."""
+    """The items as an actor sees them; a row of W has a number for each feature of an item."""
 
     @property
-    def n_signals(self) -> int:
+    def n_features(self) -> int:
         """Features of an item; where it is `priced`, the last one is its group."""
 
     @property
@@ -66,16 +66,16 @@ class FeatureSource(Interface):
         """Whether the actor sees the group of an item and so has a price for it."""
 
     @property
-    def least_on_menu(self) -> float:
-        """The smallest number of items of either group on a menu, if there are as many."""
+    def least_per_group(self) -> float:
+        """The least number of candidates of either group, if there are as many."""
 
-    def remember(self, queues: Tensor) -> Tensor:
+    def encoder_input(self, queues: Tensor) -> Tensor:
         """The part of the queues that the encoder reads."""
 
-    def look(self, users: Tensor, queues: Tensor, sensitive: Tensor) -> ItemFeatures:
-        """The signals of all items for these users in these states."""
+    def features(self, users: Tensor, queues: Tensor, sensitive: Tensor) -> ItemFeatures:
+        """The features of all items for these users in these states."""
 
-    def menus(
+    def candidate_set(
         self, users: Tensor, queues: Tensor, blocked: Tensor, sensitive: Tensor, at_least: int = 0
     ) -> CandidateSet:
         """The items that a policy may choose from in these states, none of them blocked.
@@ -83,28 +83,28 @@ class FeatureSource(Interface):
         At least `at_least` items of either group, if there are as many.
         """
 
-    def everything(
+    def all_candidates(
         self, users: Tensor, queues: Tensor, blocked: Tensor, sensitive: Tensor
     ) -> CandidateSet:
-        """Menus of all items in the order of their codes, -1 for blocked ones."""
+        """All items as candidates, in the order of their codes, -1 for blocked ones."""
 
 
 class EnsembleFeatures:
     """Standardised scores of the rankers for a batch of users, and the present groups.
 
-    Where it is not `priced`, the signal of the group is 0 for all items.
+    Where it is not `priced`, the feature of the group is 0 for all items.
     """
 
     def __init__(
         self,
-        panel: Ensemble,
+        ensemble: Ensemble,
         users: Tensor,
         queues: Tensor,
         sensitive: Tensor,
         *,
         priced: bool = True,
     ) -> None:
-        self.rankers, self.priced = panel.rankers, priced
+        self.rankers, self.priced = ensemble.rankers, priced
         self.relabel(sensitive)
         at_once = max(1, SCORES_AT_ONCE // len(sensitive))
         chunks = list(zip(users.split(at_once), queues.split(at_once), strict=True))
@@ -114,7 +114,7 @@ class EnsembleFeatures:
 
     def scores(self, weights: Tensor) -> Tensor:
         *shares, price = weights.split(1, dim=1)
-        scores: Tensor = price * self._group_signal
+        scores: Tensor = price * self._group_feature
         for share, values in zip(shares, self.values, strict=True):
             scores.addcmul_(share, values)
         return scores
@@ -127,24 +127,24 @@ class EnsembleFeatures:
         self.group = sensitive.float()
 
     @property
-    def _group_signal(self) -> Tensor:
+    def _group_feature(self) -> Tensor:
         return -self.group if self.priced else torch.zeros_like(self.group)
 
-    def on_menus(self, rows: Tensor, blocked: ItemSets, count: int) -> Tensor:
+    def candidate_items(self, rows: Tensor, blocked: ItemSets, count: int) -> Tensor:
         values = [ranker[rows] for ranker in self.values]
         items = best_of_groups(values, blocked.mask(rows), self.group > 0, count)
         width = 2 * count * len(values)  # a group may have fewer items
         return nn.functional.pad(items, (0, width - items.shape[1]), value=-1)
 
-    def offer(self, items: Tensor, shown: Tensor) -> ScoredCandidates:
+    def with_shown(self, items: Tensor, shown: Tensor) -> ScoredCandidates:
         known = (shown[:, :, None] == items[:, None, :]).any(2)
-        return self.menus_of(torch.cat([items, shown.masked_fill(known, -1)], dim=1))
+        return self.with_features(torch.cat([items, shown.masked_fill(known, -1)], dim=1))
 
-    def menus_of(self, items: Tensor) -> ScoredCandidates:
-        """Menus of these items (b, C), -1 for none, with the present groups."""
+    def with_features(self, items: Tensor) -> ScoredCandidates:
+        """These items (b, C) as candidates, -1 for none, with the present groups."""
         at = items.clamp(min=0)
         scores = (values.gather(1, at) for values in self.values)
-        return ScoredCandidates(items, torch.stack([*scores, self._group_signal[at]], dim=2))
+        return ScoredCandidates(items, torch.stack([*scores, self._group_feature[at]], dim=2))
 
     def _scores(self, ranker: Ranker[Any], users: Tensor, queues: Tensor) -> Tensor:
         return standardised(ranker.scores(users.cpu(), queues.cpu())).to(self.group.device)
@@ -154,52 +154,54 @@ class EnsembleFeatures:
 class EnsembleItems:
     """Items by the scores of an ensemble, and by their group."""
 
-    panel: Ensemble
+    ensemble: Ensemble
     history: int  # items of a queue that the encoder reads; rankers read more
-    candidates: int  # best items of each ranker and group on a menu
+    candidates: int  # best items of each ranker and group among the candidates
     priced: bool = True
 
     @property
-    def n_signals(self) -> int:
-        return len(self.panel.rankers) + 1
+    def n_features(self) -> int:
+        return len(self.ensemble.rankers) + 1
 
     @property
-    def least_on_menu(self) -> float:
+    def least_per_group(self) -> float:
         return self.candidates
 
-    def remember(self, queues: Tensor) -> Tensor:
+    def encoder_input(self, queues: Tensor) -> Tensor:
         return queues[:, -self.history :]
 
-    def look(self, users: Tensor, queues: Tensor, sensitive: Tensor) -> EnsembleFeatures:
-        return EnsembleFeatures(self.panel, users, queues, sensitive, priced=self.priced)
+    def features(self, users: Tensor, queues: Tensor, sensitive: Tensor) -> EnsembleFeatures:
+        return EnsembleFeatures(self.ensemble, users, queues, sensitive, priced=self.priced)
 
     @torch.no_grad()
-    def menus(
+    def candidate_set(
         self, users: Tensor, queues: Tensor, blocked: Tensor, sensitive: Tensor, at_least: int = 0
     ) -> ScoredCandidates:
         """The items that some ranker puts among the best of their group."""
         count = max(self.candidates, at_least)
-        at_once = rows_at_once(len(sensitive), SCORES_FOR_MENUS)
+        at_once = rows_at_once(len(sensitive), SCORES_FOR_CANDIDATES)
         rows = zip(users.split(at_once), queues.split(at_once), blocked.split(at_once), strict=True)
-        return ScoredCandidates.join([self._menus(*some, sensitive, count) for some in rows])
+        return ScoredCandidates.join(
+            [self._candidate_set(*some, sensitive, count) for some in rows]
+        )
 
     @torch.no_grad()
-    def everything(
+    def all_candidates(
         self, users: Tensor, queues: Tensor, blocked: Tensor, sensitive: Tensor
     ) -> ScoredCandidates:
         items = torch.arange(len(sensitive)).to(blocked.device).expand(blocked.shape)
-        signals = self.look(users, queues, sensitive)
-        return signals.menus_of(items.masked_fill(blocked, -1))
+        features = self.features(users, queues, sensitive)
+        return features.with_features(items.masked_fill(blocked, -1))
 
-    def _menus(
+    def _candidate_set(
         self, users: Tensor, queues: Tensor, blocked: Tensor, sensitive: Tensor, count: int
     ) -> ScoredCandidates:
-        """Only scores on the menus are standardised: the order of the items is the same before."""
+        """Only scores of candidates are standardised: the order of the items is the same before."""
         who, group, closed = (users.cpu(), queues.cpu()), sensitive.cpu(), blocked.cpu()
-        searches = [search for _, search in self.panel.ways()]
+        searches = [search for _, search in self.ensemble.ways()]
         tables = [
             ranker.scores(*who) if search is None else ranker.user_vectors(*who)
-            for ranker, search in self.panel.ways()
+            for ranker, search in self.ensemble.ways()
         ]
         found = [
             search.best(table, closed, group, count)
@@ -208,69 +210,76 @@ class EnsembleItems:
         ]
         looked_up = torch.cat(found or [closed.new_zeros(len(users), 0, dtype=torch.int64)], dim=1)
         price = -group.float() if self.priced else torch.zeros(len(group))
-        menus = []
+        candidate_set = []
         for shut, known, *some in some_at_a_time(closed, looked_up, *tables):
             scored = [t for t, search in zip(some, searches, strict=True) if search is None]
             items = torch.cat([known, best_of_groups(scored, shut, group, count)], dim=1)
             items = distinct(items) if known.shape[1] else items
             at = items.clamp(min=0)
-            signals = [
-                _on_menus(table, at) if search is None else search.signals(table, at)
+            features = [
+                _standardised_at(table, at) if search is None else search.features(table, at)
                 for table, search in zip(some, searches, strict=True)
             ]
-            menus.append(ScoredCandidates(items, torch.stack([*signals, price[at]], dim=2)))
-        return ScoredCandidates.join(menus).to(sensitive.device)
+            candidate_set.append(
+                ScoredCandidates(items, torch.stack([*features, price[at]], dim=2))
+            )
+        return ScoredCandidates.join(candidate_set).to(sensitive.device)
 
 
-def _on_menus(scores: Tensor, at: Tensor) -> Tensor:
+def _standardised_at(scores: Tensor, at: Tensor) -> Tensor:
     """(b, C) the standardised scores (b, n_items) of items."""
     mean, spread = moments(scores)
     return (scores.gather(1, at).float() - mean).div_(spread)
 
 
 @dataclass(frozen=True)
-class Opening:
-    """The first menus of users' episodes; rankers are fixed, so they are scored once."""
+class InitialCandidates:
+    """The candidates of users where their episodes begin.
+
+    Rankers are fixed, so they are scored once.
+    """
 
     users: Tensor  # (b,)
-    menus: CandidateSet
+    candidate_set: CandidateSet
 
-    def of(self, rows: Tensor) -> "Opening":
-        return Opening(self.users[rows], self.menus.take(rows))
+    def take(self, rows: Tensor) -> "InitialCandidates":
+        return InitialCandidates(self.users[rows], self.candidate_set.take(rows))
 
 
-def open_menus(
+def initial_candidates(
     items: FeatureSource, scenario: Scenario, users: Tensor, sensitive: Tensor, at_least: int = 0
-) -> Opening:
+) -> InitialCandidates:
     """For some users of a scenario, in batches, because the table of blocked items is wide."""
     parts = []
     for some in users.split(rows_at_once(len(sensitive), BLOCKED_AT_ONCE)):
         state = scenario.state(some, sensitive.device)
-        parts.append(items.menus(state.users, state.queue, state.blocked, sensitive, at_least))
-    return Opening(users, type(parts[0]).join(parts))
+        parts.append(
+            items.candidate_set(state.users, state.queue, state.blocked, sensitive, at_least)
+        )
+    return InitialCandidates(users, type(parts[0]).join(parts))
 
 
 class CandidateCache:
-    """The menus of the last scenario whose lists were made, as long as somebody holds it.
+    """The candidates of the last scenario whose lists were made, as long as somebody holds it.
 
-    Studies serve the same users at one level after the other, with the same menus at all of them.
+    Studies serve the same users at one level after the other, always with the same candidates.
     """
 
     def __init__(self) -> None:
         self._known: tuple[ref[Scenario], FeatureSource, Tensor, int, CandidateSet] | None = None
 
-    def of(
+    def get(
         self, items: FeatureSource, scenario: Scenario, sensitive: Tensor, length: int
     ) -> CandidateSet:
-        """The menus of all users of the scenario."""
+        """The candidates of all users of the scenario."""
         if self._known is not None:
-            whose, view, group, count, menus = self._known
+            whose, view, group, count, candidate_set = self._known
             if whose() is scenario and view == items and group is sensitive and count == length:
-                return menus
+                return candidate_set
         users = torch.arange(scenario.n_users)
-        menus = open_menus(items, scenario, users, sensitive, length).menus
-        self._known = (ref(scenario, self._forget), items, sensitive, length, menus)
-        return menus
+        candidate_set = initial_candidates(items, scenario, users, sensitive, length).candidate_set
+        self._known = (ref(scenario, self._forget), items, sensitive, length, candidate_set)
+        return candidate_set
 
     def _forget(self, whose: object) -> None:
         if self._known is not None and self._known[0] is whose:
@@ -280,11 +289,11 @@ class CandidateCache:
         return CandidateCache()
 
 
-def liked_items(opening: Opening, scenario: Scenario) -> Tensor:
-    """(b, C) bool: which items of the menus the users like in the scenario."""
-    items, parts = opening.menus.items, []
+def liked_items(initial: InitialCandidates, scenario: Scenario) -> Tensor:
+    """(b, C) bool: which of the candidates the users like in the scenario."""
+    items, parts = initial.candidate_set.items, []
     for rows in torch.arange(len(items)).split(USERS_AT_ONCE):
-        mask = scenario.positive.mask(opening.users[rows]).to(items.device)
+        mask = scenario.positive.mask(initial.users[rows]).to(items.device)
         parts.append(mask.gather(1, items[rows].clamp(min=0)) & (items[rows] >= 0))
     return torch.cat(parts)
 

@@ -1,9 +1,9 @@
-"""Lists of users under limits, from the chances of the items that they may be shown.
+"""Lists of users under limits, from the probabilities of the items that they may be shown.
 
-A chance is the probability that a user takes an item next (chances.py). From it follows the value
-of showing the item (chances.py). Of all lists that keep the limits, those with the highest total
-value are shown (allocation/engine.py), for all users together, in blocks of them, item by item with
-feedback, or one request after the other.
+From the probability that a user takes an item next follows the value of showing it
+(probabilities.py). Of all lists that keep the limits, those with the highest total value are shown
+(allocation/engine.py): for all users together, in blocks of them, item by item with feedback, or
+one request after the other.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,15 +37,15 @@ from fairhorizon.rankers.candidates import CandidateSet, ScoredCandidates
 from fairhorizon.ranking import discount, rows_at_once
 from fairhorizon.recommenders.base import RankedLists, ValuedItems, columns_of, joined
 from fairhorizon.recommenders.interactive import serve_interactively
-from fairhorizon.recommenders.lists.chances import ItemProbabilities, item_values
-from fairhorizon.recommenders.lists.features import CandidateCache, open_menus
+from fairhorizon.recommenders.lists.features import CandidateCache, initial_candidates
+from fairhorizon.recommenders.lists.probabilities import ItemProbabilities, item_values
 from fairhorizon.simulation.dynamics import Outcome, State
 from fairhorizon.simulation.feedback import Scenario
 
 NO_LIMIT = PlaceRule(1.0)
 ACCURATE = 0.9  # times the NDCG of the best ranker
 VALUES_AT_ONCE = 2**22
-VALUES_KEPT = 2**26  # of users times items: 768 MiB with chances and codes
+VALUES_KEPT = 2**26  # of users times items: 768 MiB with probabilities and codes
 FEW = 0.5  # of the items
 
 
@@ -95,7 +95,7 @@ def accurate(ndcg: tuple[float, ...]) -> tuple[int, ...] | None:
 class ItemLists:
     """Item probabilities served under limits; `histories` (n_users,) counts items of users."""
 
-    chances: ItemProbabilities
+    probabilities: ItemProbabilities
     sensitive: Tensor  # (n_items,) bool, the group that the rule is on
     histories: Tensor
     rule: PlaceRule  # by default at most alpha' of all showings
@@ -106,8 +106,10 @@ class ItemLists:
     candidate_cache: CandidateCache = field(default_factory=CandidateCache, compare=False)
 
     def with_limits(self, limits: Sequence[ResolvedLimit], level: str = "") -> "ItemLists":
-        """The same chances under limits: several on all showings, or at most one on a group and
-        one on the Gini index. As they are without any."""
+        """The same probabilities under other limits; without any, the lists as they are.
+
+        limits: several on all showings, or at most one on a group and one on the Gini index.
+        """
         named = replace(self, limits=tuple(limits), level=level)
         if not limits or is_multi_limit(limits):
             return named
@@ -135,11 +137,11 @@ class ItemLists:
         """The users of a scenario, who may be some of so many `users`."""
         limits = self.matrix(length)
         if self.is_several:
-            candidates, chances = self.offers(scenario, length, limits, users)
-            return ServedBlock([candidates], limits, chances)
-        menus, chances, candidates = self.opened(scenario, length)
-        tables = self._tables(menus, candidates) if users > 1 else [candidates]
-        return ServedBlock(tables, limits, chances)
+            candidates, probabilities = self.offers(scenario, length, limits, users)
+            return ServedBlock([candidates], limits, probabilities)
+        candidate_set, probabilities, candidates = self.opened(scenario, length)
+        tables = self._tables(candidate_set, candidates) if users > 1 else [candidates]
+        return ServedBlock(tables, limits, probabilities)
 
     def serve_blocks(self, blocks: Blocks, length: int) -> RankedLists:
         """The lists of all users of the blocks, which keep the limits together."""
@@ -156,11 +158,13 @@ class ItemLists:
     def _on_group(self, rule: PlaceRule, length: int) -> LimitMatrix:
         return LimitMatrix.from_rules([GroupRule(rule, self.sensitive.cpu().numpy())], length)
 
-    def from_menus(self, menus: CandidateSet, users: Tensor, queues: Tensor, length: int) -> Tensor:
+    def from_candidates(
+        self, candidate_set: CandidateSet, users: Tensor, queues: Tensor, length: int
+    ) -> Tensor:
         """(b, length) for some users."""
-        candidates = self.candidates(menus, users, queues, length)
-        alone = replace(self, limits=())  # several limits need more than what is on menus
-        block = Block(self._tables(menus, candidates), alone.matrix(length))
+        candidates = self.candidates(candidate_set, users, queues, length)
+        alone = replace(self, limits=())  # several limits need more than these candidates
+        block = Block(self._tables(candidate_set, candidates), alone.matrix(length))
         alone._make(BlocksHere([block]), length)
         return torch.from_numpy(block.lists)
 
@@ -192,13 +196,13 @@ class ItemLists:
             least = min(least, gini_over(blocks))
         return self.spread.between(own, least)
 
-    def _tables(self, menus: CandidateSet, candidates: Candidates) -> list[Candidates]:
+    def _tables(self, candidate_set: CandidateSet, candidates: Candidates) -> list[Candidates]:
         """Candidates by value, and where lists are to be even by the score of every ranker."""
-        if self.spread is None or not isinstance(menus, ScoredCandidates):
+        if self.spread is None or not isinstance(candidate_set, ScoredCandidates):
             return [candidates]
-        items = menus.items.cpu().numpy()
-        signals = menus.signals[..., :-1].cpu().unbind(2)
-        return [candidates, *(Candidates.checked(items, one.numpy()) for one in signals)]
+        items = candidate_set.items.cpu().numpy()
+        features = candidate_set.features[..., :-1].cpu().unbind(2)
+        return [candidates, *(Candidates.checked(items, one.numpy()) for one in features)]
 
     def _named(self, prices: Sequence[float], spread_price: float = 0.0) -> dict[str, float]:
         """The prices by the texts of the limits, or of the level where there are none."""
@@ -239,41 +243,49 @@ class ItemLists:
         items = np.broadcast_to(table.items, table.values.shape)
         group = None if self.is_several else self.sensitive.cpu().numpy()
         shown = guard.serve_all(items, table.values, group, length)
-        return served_lists(shown, table, block.chances, self._named(guard.prices.tolist()))
+        return served_lists(shown, table, block.probabilities, self._named(guard.prices.tolist()))
 
     def candidates(
-        self, menus: CandidateSet, users: Tensor, queues: Tensor, length: int
+        self, candidate_set: CandidateSet, users: Tensor, queues: Tensor, length: int
     ) -> Candidates:
-        """The items of the menus and the value of showing each."""
+        """The candidates with the value of showing each."""
         taken = self.histories[users.to(self.histories.device)]
-        return self._offered(menus, self._chances(menus, users, queues), taken, length)
+        return self._offered(
+            candidate_set, self._probabilities(candidate_set, users, queues), taken, length
+        )
 
     def opened(self, scenario: Scenario, length: int) -> tuple[CandidateSet, Tensor, Candidates]:
-        """Menus, chances and candidates of all users in their initial states."""
+        """Candidates of all users, with probabilities and with values, in their initial states."""
         rows = torch.arange(scenario.n_users)
         users = scenario.codes_of(rows)
-        menus = self.candidate_cache.of(self.chances.items, scenario, self.sensitive, length)
-        chances = self._chances(menus, users, scenario.queue)
+        candidate_set = self.candidate_cache.get(
+            self.probabilities.items, scenario, self.sensitive, length
+        )
+        probabilities = self._probabilities(candidate_set, users, scenario.queue)
         taken = self.histories[users] if scenario.taken is None else scenario.taken
-        return menus, chances, self._offered(menus, chances, taken, length, scenario.worth)
+        return (
+            candidate_set,
+            probabilities,
+            self._offered(candidate_set, probabilities, taken, length, scenario.worth),
+        )
 
     def values_of_all(self, scenario: Scenario, rows: Tensor, length: int) -> ValuedItems:
-        """All items, with chances and values, for the users in some rows of the scenario."""
+        """All items, with probabilities and values, for the users in some rows of the scenario."""
         state = scenario.state(rows, self.sensitive.device)
-        menus = self.chances.items.everything(
+        candidate_set = self.probabilities.items.all_candidates(
             state.users, state.queue, state.blocked, self.sensitive
         )
-        chances = self._chances(menus, state.users, state.queue)
+        probabilities = self._probabilities(candidate_set, state.users, state.queue)
         users = scenario.codes_of(rows)
         taken = self.histories[users] if scenario.taken is None else scenario.taken[rows]
         worth = None if scenario.worth is None else scenario.worth[rows]
-        values = self._values(chances, taken, length, worth)
-        return ValuedItems(menus.items.cpu(), values, chances.cpu())
+        values = self._values(probabilities, taken, length, worth)
+        return ValuedItems(candidate_set.items.cpu(), values, probabilities.cpu())
 
     def offers(
         self, scenario: Scenario, length: int, limits: LimitMatrix, users: int
     ) -> tuple[Candidates, Tensor]:
-        """The value of showing each item, and the chances.
+        """The value of showing each item, and the probabilities.
 
         users: how many there are in all, of whom these are some.
         Every class of items has its own price, so none of them may be left out; but no list needs
@@ -289,51 +301,55 @@ class ItemLists:
             values = some.values.masked_fill(some.items < 0, -torch.inf)
             if only_best:
                 at = _best_of_classes(values, limits)
-                kept.append((values.gather(1, at), some.chances.gather(1, at), at))
+                kept.append((values.gather(1, at), some.probabilities.gather(1, at), at))
             else:
-                kept.append((values, some.chances))
-        values, chances, *items = (torch.cat(tables) for tables in zip(*kept, strict=True))
+                kept.append((values, some.probabilities))
+        values, probabilities, *items = (torch.cat(tables) for tables in zip(*kept, strict=True))
         codes = items[0].numpy() if only_best else np.arange(n_items)[None]
-        return Candidates.checked(codes, values.numpy()), chances
+        return Candidates.checked(codes, values.numpy()), probabilities
 
-    def _chances(self, menus: CandidateSet, users: Tensor, queues: Tensor) -> Tensor:
+    def _probabilities(self, candidate_set: CandidateSet, users: Tensor, queues: Tensor) -> Tensor:
         device = self.sensitive.device
-        return self.chances.of(menus, users.to(device), queues.to(device))
+        return self.probabilities.predict(candidate_set, users.to(device), queues.to(device))
 
     def _offered(
         self,
-        menus: CandidateSet,
-        chances: Tensor,
+        candidate_set: CandidateSet,
+        probabilities: Tensor,
         taken: Tensor,
         length: int,
         worth: Tensor | None = None,
     ) -> Candidates:
-        values = self._values(chances, taken, length, worth)
-        return Candidates.checked(menus.items.cpu().numpy(), values.numpy())
+        values = self._values(probabilities, taken, length, worth)
+        return Candidates.checked(candidate_set.items.cpu().numpy(), values.numpy())
 
-    def _values(self, chances: Tensor, taken: Tensor, length: int, worth: Tensor | None) -> Tensor:
+    def _values(
+        self, probabilities: Tensor, taken: Tensor, length: int, worth: Tensor | None
+    ) -> Tensor:
         """(b, C) of showing each item; worth: (b,) by which a user's values are multiplied."""
         likes = (taken.to(self.sensitive.device) / (LATER - 1)).clamp(min=1.0)
-        values = item_values(chances.detach(), likes, length).cpu()
+        values = item_values(probabilities.detach(), likes, length).cpu()
         return values if worth is None else values * worth.to(values)[:, None]
 
 
 class ServedBlock(Block):
-    """Some users under limits, with the chances (b, n) of the candidates of the first table."""
+    """Some users under limits, with the probabilities (b, n) of the first table's candidates."""
 
-    def __init__(self, tables: Sequence[Candidates], limits: LimitMatrix, chances: Tensor) -> None:
+    def __init__(
+        self, tables: Sequence[Candidates], limits: LimitMatrix, probabilities: Tensor
+    ) -> None:
         super().__init__(tables, limits)
-        self.chances = chances.cpu()
+        self.probabilities = probabilities.cpu()
 
     def served(self, prices: Mapping[str, float]) -> RankedLists:
         """The lists that were made last."""
-        return served_lists(self.lists, self.tables[0], self.chances, prices)
+        return served_lists(self.lists, self.tables[0], self.probabilities, prices)
 
 
 def served_lists(
-    lists: np.ndarray, candidates: Candidates, chances: Tensor, prices: Mapping[str, float]
+    lists: np.ndarray, candidates: Candidates, probabilities: Tensor, prices: Mapping[str, float]
 ) -> RankedLists:
-    """Lists (b, L) with the values and chances (b, n) of their items among the candidates."""
+    """Lists (b, L) with the values and probabilities (b, n) of their items among the candidates."""
     if candidates.same_items and np.array_equal(
         candidates.items[0], np.arange(candidates.items.shape[1])
     ):
@@ -342,7 +358,7 @@ def served_lists(
         at = columns_of(lists, candidates.codes)
     values, scores = (
         np.where(lists < 0, np.nan, np.take_along_axis(table, at, axis=1).astype(np.float64))
-        for table in (candidates.values, chances.numpy())
+        for table in (candidates.values, probabilities.numpy())
     )
     return RankedLists(lists, values, scores, MappingProxyType(dict(prices)))
 
@@ -383,8 +399,12 @@ class _PlannedSteps:
 
     def __init__(self, lists: ItemLists, scenario: Scenario, users: Tensor, length: int) -> None:
         self.lists, self.length, self.step = lists, length, 0
-        menus = open_menus(lists.chances.items, scenario, users, lists.sensitive, length).menus
-        offers = lists.candidates(menus, scenario.codes_of(users), scenario.queue[users], length)
+        candidate_set = initial_candidates(
+            lists.probabilities.items, scenario, users, lists.sensitive, length
+        ).candidate_set
+        offers = lists.candidates(
+            candidate_set, scenario.codes_of(users), scenario.queue[users], length
+        )
         self.items, self.values = offers.codes, offers.values
         self.discounts = discount(torch.arange(1, length + 1)).tolist()
         self.prefix = self.items[:, :0]  # (b, step) what was shown so far
@@ -409,9 +429,9 @@ class _PlannedSteps:
         state = outcome.state
         for some in rows.split(max(1, 2**26 // len(sensitive))):  # the table of blocked is wide
             users, queues = state.users[some], state.queue[some]
-            menus = self.lists.chances.items.menus(
+            candidate_set = self.lists.probabilities.items.candidate_set(
                 users, queues, state.blocked_sets.mask(some), sensitive, self.length
             )
-            offers = self.lists.candidates(menus, users.cpu(), queues, self.length)
+            offers = self.lists.candidates(candidate_set, users.cpu(), queues, self.length)
             at = some.cpu().numpy()
             self.items[at], self.values[at] = offers.codes, offers.values

@@ -436,8 +436,8 @@ class _RankedSteps:
         self.left = torch.full((len(state.users), 1), allowance)  # of the allowance, per user
 
     def choose(self, state: State) -> Tensor:
-        barred = state.blocked | ((self.left <= 0) & self.sensitive)
-        adjusted = (self.scores - self.handicap).masked_fill(barred, -torch.inf)
+        excluded = state.blocked | ((self.left <= 0) & self.sensitive)
+        adjusted = (self.scores - self.handicap).masked_fill(excluded, -torch.inf)
         return best_lists(adjusted, self.sensitive, 1, 1)
 
     def observe(self, lists: Tensor, outcome: Outcome) -> None:  # noqa: ARG002

@@ -1,4 +1,4 @@
-"""What turns the scores of one ranker into chances and values."""
+"""What turns the scores of one ranker into probabilities and values."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -13,14 +13,14 @@ from fairhorizon.rankers.ensemble import Ensemble
 from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.recommenders.lists.features import (
     EnsembleItems,
+    initial_candidates,
     liked_items,
-    open_menus,
     some_users,
 )
 from fairhorizon.simulation.feedback import validation_scenario
 from fairhorizon.vocabulary import Protocol
 
-CANDIDATES = 40  # best items of each group on the menus of the calibration
+CANDIDATES = 40  # best items of each group among the candidates of the calibration
 MOST_USERS = 8192
 LEAST = 0.01  # lists never go against the order of the ranker
 UNKNOWN = 1.0  # where there are no validation items
@@ -28,13 +28,13 @@ UNKNOWN = 1.0  # where there are no validation items
 
 @dataclass(frozen=True)
 class Calibration:
-    """What turns the scores of a ranker into chances and values."""
+    """What turns the scores of a ranker into probabilities and values."""
 
-    sharpness: float  # weight of the standardised score in the softmax over a menu
+    sharpness: float  # weight of the standardised score in the softmax over the candidates
     histories: Tensor  # (n_users,) how many training items each user has
 
     @classmethod
-    def of(cls, ranker: Ranker[Any], split: Split, sensitive: Tensor) -> "Calibration":
+    def from_split(cls, ranker: Ranker[Any], split: Split, sensitive: Tensor) -> "Calibration":
         """On the validation items, with the maximum-likelihood weight of the score."""
         counts = torch.from_numpy(split.train.user_counts())
         return cls(sharpness(ranker, split, sensitive), counts)
@@ -64,8 +64,8 @@ class FittedRanker:
 
 def view_of(ranker: Ranker[Any], candidates: int) -> EnsembleItems:
     """The items as an ensemble of this ranker alone shows them."""
-    panel = Ensemble((ranker,), (1.0,))
-    return EnsembleItems(panel, panel.queue_length, candidates, priced=False)
+    ensemble = Ensemble((ranker,), (1.0,))
+    return EnsembleItems(ensemble, ensemble.queue_length, candidates, priced=False)
 
 
 @torch.no_grad()
@@ -73,12 +73,12 @@ def sharpness(ranker: Ranker[Any], split: Split, sensitive: Tensor) -> float:
     """The weight of the standardised score that makes the validation items the most likely."""
     view = view_of(ranker, CANDIDATES)
     protocol = getattr(ranker.config, "protocol", Protocol.STANDARD)
-    scenario = validation_scenario(split, view.panel.queue_length, protocol)
+    scenario = validation_scenario(split, view.ensemble.queue_length, protocol)
     users = some_users(scenario, MOST_USERS, torch.Generator().manual_seed(ranker.seed))
     if not len(users):
         return UNKNOWN
-    opening = open_menus(view, scenario, users, sensitive)
-    assert isinstance(opening.menus, ScoredCandidates)
+    initial = initial_candidates(view, scenario, users, sensitive)
+    assert isinstance(initial.candidate_set, ScoredCandidates)
     with torch.enable_grad():
-        (weight,) = weights_by_cross_entropy(opening.menus, liked_items(opening, scenario))
+        (weight,) = weights_by_cross_entropy(initial.candidate_set, liked_items(initial, scenario))
     return max(LEAST, weight)

@@ -1,6 +1,6 @@
 """Step control over the scores of one ranker: limits hold at every step.
 
-`NAME+control` is by scores, `NAME+likes` in a long run by chances of a like (likes.py).
+`NAME+control` is by scores, `NAME+likes` in a long run by probabilities of a like (likes.py).
 
 Rules of diversity may be added: kinds of items that a user was shown lately lose, or are closed.
 Maximal marginal relevance (Carbonell & Goldstein, SIGIR 1998) takes off the score of an item what
@@ -121,8 +121,8 @@ class OnlineControlled:
 
     What users like changes the scores of a ranker that reads histories at once. With `retraining`
     the ranker is fitted again at the first update after every round. With `diversity` the scores
-    depend on the kinds of items that a user was shown lately. With `likes` values are chances
-    of a like, learned in rehearsals and, with `learn`, while it serves.
+    depend on the kinds of items that a user was shown lately. With `likes` values are probabilities
+    of a like, learned in pretraining runs and, with `learn`, while it serves.
     """
 
     def __init__(
@@ -142,9 +142,9 @@ class OnlineControlled:
         self.limits, self.control = tuple(limits), OnlineControl(limits)
         self.list_length, self.diversity = list_length, diversity
         self.likes, self.learns = likes, learn
-        self.run_is_begun = False  # the run of these users, in what `likes` records
+        self.run_has_started = False  # the run of these users, in what `likes` records
         # of the users, once they are served: by the only ranker, whose weight is 1
-        self._signals: EnsembleFeatures | None = None
+        self._features: EnsembleFeatures | None = None
 
     @property
     def ranker(self) -> Ranker[Any]:
@@ -160,13 +160,13 @@ class OnlineControlled:
 
     @torch.no_grad()
     def serve(self, state: State, exposure: Exposure) -> Tensor:
-        if self._signals is None:
-            self._signals = self._look(state)
-        (values,) = self._signals.values
+        if self._features is None:
+            self._features = self._look(state)
+        (values,) = self._features.values
         if self.likes is not None:
-            if not self.run_is_begun:
+            if not self.run_has_started:
                 self.likes.begin(state.blocked_sets.counts())
-                self.run_is_begun = True
+                self.run_has_started = True
             scores = values.masked_fill(state.blocked, -torch.inf)
             values = self.likes.valued(scores, exposure.sensitive)
         slots = [values.masked_fill(state.blocked, -torch.inf)] * self.list_length
@@ -177,7 +177,7 @@ class OnlineControlled:
 
     @torch.no_grad()
     def observe(self, lists: Tensor, outcome: Outcome, exposure: Exposure) -> None:  # noqa: ARG002
-        assert self._signals is not None
+        assert self._features is not None
         self._online.observe(lists, outcome)
         if self.diversity is not None:
             self.diversity.observe(lists)
@@ -186,12 +186,12 @@ class OnlineControlled:
         rows = (outcome.reward > 0).nonzero().squeeze(1)
         if self.ranker.queue_length and len(rows):
             state = outcome.state
-            self._signals.refresh(rows, state.users[rows], state.queue[rows])
+            self._features.refresh(rows, state.users[rows], state.queue[rows])
 
     def update(self) -> None:
         """Fit the ranker again where a round is over, and learn from the responses."""
         if self._online.refit_when_due():
-            self._signals = None
+            self._features = None
         if self.likes is not None and self.learns:
             self.likes.learn()
 
@@ -201,9 +201,9 @@ class OnlineControlled:
 
     def tensors(self) -> dict[str, Tensor]:
         parts = {"control": self.control.tensors()}
-        if self._signals is not None:
+        if self._features is not None:
             # computed for other users at a time, they would differ in the last digits
-            parts["signals"] = {"values": self._signals.values[0]}
+            parts["features"] = {"values": self._features.values[0]}
         if self.diversity is not None:
             parts["diversity"] = self.diversity.tensors()
         if self.likes is not None:
@@ -221,17 +221,17 @@ class OnlineControlled:
             self.diversity.restore(below("diversity.", tensors))
         if self.likes is not None:
             self.likes.restore(below("likes.", tensors))
-            self.run_is_begun = True
-        self._signals = None
-        if "signals.values" in tensors:
-            self._signals = self._look(state)
-            self._signals.values = [tensors["signals.values"].clone()]
+            self.run_has_started = True
+        self._features = None
+        if "features.values" in tensors:
+            self._features = self._look(state)
+            self._features.values = [tensors["features.values"].clone()]
 
     def _look(self, state: State) -> EnsembleFeatures:
         check_table(*state.blocked_sets.shape, "serving step by step under limits")
         no_group = torch.zeros(state.blocked_sets.shape[1], dtype=torch.bool)  # the control knows
         items = EnsembleItems(Ensemble((self.ranker,), (1.0,)), 0, 0, priced=False)
-        return items.look(state.users, state.queue, no_group.to(state.users.device))
+        return items.features(state.users, state.queue, no_group.to(state.users.device))
 
 
 @dataclass(frozen=True)
@@ -278,11 +278,11 @@ class ControlledLists:
         )
 
     def _likes(self, plan: ServingPlan) -> dict[str, Any]:
-        """How an `OnlineControlled` learns chances of a like, if it does."""
+        """How an `OnlineControlled` learns probabilities of a like, if it does."""
         rules = self.reranker
         if not isinstance(rules, LikesControl):
             return {}
-        return {"likes": LikeModel(rules.since_like, rules.rehearsals), "learn": plan.learn}
+        return {"likes": LikeModel(rules.since_like, rules.pretraining_runs), "learn": plan.learn}
 
     @property
     def _name(self) -> str:

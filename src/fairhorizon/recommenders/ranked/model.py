@@ -27,8 +27,8 @@ from fairhorizon.recommenders.base import (
     ServingPlan,
     ValuedItems,
 )
-from fairhorizon.recommenders.lists.chances import WeightedProbabilities
 from fairhorizon.recommenders.lists.item_lists import GiniTarget, ItemLists
+from fairhorizon.recommenders.lists.probabilities import WeightedProbabilities
 from fairhorizon.recommenders.online import OnlineRecommender
 from fairhorizon.recommenders.progress import SILENT, Listener
 from fairhorizon.recommenders.ranked.by_user import UserLists
@@ -146,7 +146,7 @@ class Ranked(Recommender):
         self.sensitive_ = torch.tensor(task.group)
         self.ranker.fit(task.split, on_epoch=task.listener.epoch)
         self.fingerprint_ = self.ranker.fingerprint_
-        self.calibration_ = Calibration.of(self.ranker, task.split, self.sensitive_)
+        self.calibration_ = Calibration.from_split(self.ranker, task.split, self.sensitive_)
 
     def refitted(
         self, split: Split, *, sensitive: NDArray[np.bool_], listener: Listener = SILENT
@@ -260,7 +260,7 @@ class Ranked(Recommender):
 
 @dataclass(frozen=True)
 class AllocatedLists:
-    """The joint allocation over the chances by one ranker: `NAME+lists`."""
+    """The joint allocation over the probabilities by one ranker: `NAME+lists`."""
 
     fitted: FittedRanker
     reranker: ListAllocation

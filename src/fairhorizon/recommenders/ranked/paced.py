@@ -20,10 +20,10 @@ from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.ranking import first_highest, some_at_a_time, standardised, top, users_at_once
 from fairhorizon.recommenders.base import RankedLists, ServingPlan, on_lists
 from fairhorizon.recommenders.interactive import serve_interactively
-from fairhorizon.recommenders.lists.chances import item_values
+from fairhorizon.recommenders.lists.probabilities import item_values
 from fairhorizon.recommenders.online import OnlineRanker, Retraining
 from fairhorizon.recommenders.ranked.calibration import CANDIDATES, FittedRanker
-from fairhorizon.rerank.online import GroupMenus, Ledger, OnlineReranker, Visit
+from fairhorizon.rerank.online import GroupCandidates, Ledger, OnlineReranker, UserBatch
 from fairhorizon.simulation.dynamics import Outcome, State
 from fairhorizon.simulation.feedback import Scenario
 from fairhorizon.storage import below
@@ -52,30 +52,32 @@ class Relevance:
     length: int  # of the lists whose NDCG is meant
 
     @classmethod
-    def of(cls, fitted: FittedRanker, length: int) -> "Relevance":
+    def from_fitted(cls, fitted: FittedRanker, length: int) -> "Relevance":
         return cls(fitted.calibration.sharpness, fitted.calibration.histories, length)
 
-    def menus(self, scores: Tensor, users: Tensor, sensitive: Tensor, most: int) -> GroupMenus:
+    def candidates(
+        self, scores: Tensor, users: Tensor, sensitive: Tensor, most: int
+    ) -> GroupCandidates:
         """From standardised scores (b, n_items), -inf where an item may not be shown."""
         count = max(most, CANDIDATES)
         sides = best_of_groups(scores, sensitive, count)
-        menus = self.on_sides(sides, users, self.totals(sides))
-        return GroupMenus(*(tensor[:, :, :most] for tensor in vars(menus).values()))
+        candidates = self.on_sides(sides, users, self.totals(sides))
+        return GroupCandidates(*(tensor[:, :, :most] for tensor in vars(candidates).values()))
 
     def totals(self, sides: BestOfGroups) -> Tensor:
         """(b,) log of the sum in the softmax over the best items of both groups."""
         return (self.sharpness * sides.values.double()).logsumexp(2).logsumexp(0)
 
-    def on_sides(self, sides: BestOfGroups, users: Tensor, totals: Tensor) -> GroupMenus:
-        """Menus of the items of the sides, with the totals of an earlier time."""
+    def on_sides(self, sides: BestOfGroups, users: Tensor, totals: Tensor) -> GroupCandidates:
+        """Candidates of the two sides, with the totals of an earlier time."""
         scores = sides.values
         there = scores > -torch.inf
-        chances = (self.sharpness * scores.double() - totals[None, :, None]).exp()
-        chances = chances.where(there, 0.0)
+        probabilities = (self.sharpness * scores.double() - totals[None, :, None]).exp()
+        probabilities = probabilities.where(there, 0.0)
         likes = (self.histories[users].double() / (LATER - 1)).clamp(min=1.0)
-        values = torch.stack([item_values(side, likes, self.length) for side in chances])
+        values = torch.stack([item_values(side, likes, self.length) for side in probabilities])
         items = sides.columns.masked_fill(~there, -1)
-        return GroupMenus(items, scores, values.masked_fill(~there, -torch.inf))
+        return GroupCandidates(items, scores, values.masked_fill(~there, -torch.inf))
 
 
 def best_of_groups(scores: Tensor, sensitive: Tensor, most: int) -> BestOfGroups:
@@ -94,15 +96,15 @@ def best_of_groups(scores: Tensor, sensitive: Tensor, most: int) -> BestOfGroups
     )
 
 
-def scale_of(menus: GroupMenus) -> float:
+def mean_best_relevance(candidates: GroupCandidates) -> float:
     """The relevance of the best item of the average user; 1 where nobody can be shown anything."""
-    best = menus.relevances[:, :, 0].amax(0)
+    best = candidates.relevances[:, :, 0].amax(0)
     there = best[best > 0]
     return float(there.mean()) if len(there) else 1.0
 
 
-def scaled(menus: GroupMenus, scale: float) -> GroupMenus:
-    return GroupMenus(menus.items, menus.scores, menus.relevances / scale)
+def scaled(candidates: GroupCandidates, scale: float) -> GroupCandidates:
+    return GroupCandidates(candidates.items, candidates.scores, candidates.relevances / scale)
 
 
 class OnlinePaced:
@@ -127,9 +129,9 @@ class OnlinePaced:
         self._online = OnlineRanker(fitted.ranker, retraining)
         self.reranker, self.list_length = reranker, list_length
         # the lists of a round make one long list, whose NDCG counts
-        self._relevance = Relevance.of(fitted, max(round_length, list_length))
+        self._relevance = Relevance.from_fitted(fitted, max(round_length, list_length))
         self._ledger: Ledger = {}
-        self._scale = 0.0  # of the first menus; 0 before them
+        self._scale = 0.0  # of the first candidates; 0 before them
         self._scores = torch.empty(0)  # (b, n_items) standardised; empty if to be computed
         self._totals = torch.empty(0)  # (b,) of the softmax when they were; empty likewise
 
@@ -150,17 +152,17 @@ class OnlinePaced:
         if not len(self._totals):
             self._score_everyone(state, exposure.sensitive)
         if not self._ledger:
-            self._ledger = self.reranker.begin(len(state.users))
+            self._ledger = self.reranker.new_ledger(len(state.users))
         sides = self._best(state, exposure.sensitive)
-        menus = self._relevance.on_sides(sides, state.users, self._totals)
-        self._scale = self._scale or scale_of(menus)
-        menus = scaled(menus, self._scale)
+        candidates = self._relevance.on_sides(sides, state.users, self._totals)
+        self._scale = self._scale or mean_best_relevance(candidates)
+        candidates = scaled(candidates, self._scale)
         lists = []
         for rows in self.reranker.batches(len(state.users)):
-            some = menus.of(rows)
+            some = candidates.take(rows)
             target = self.reranker.target_share(some, exposure.sensitive)
-            visit = Visit(some, rows, self.list_length, target)
-            lists.append(self.reranker.lists(visit, self._ledger))
+            batch = UserBatch(some, rows, self.list_length, target)
+            lists.append(self.reranker.lists(batch, self._ledger))
         return torch.cat(lists)
 
     @torch.no_grad()
@@ -251,19 +253,19 @@ class OnlineLists:
         seed: int,  # noqa: ARG002  # nothing is drawn
     ) -> RankedLists:
         reranker = self.reranker
-        relevance = Relevance.of(self.fitted, length)
-        opening = self._opening(scenario, relevance)
-        scale = scale_of(opening)
-        opening = scaled(opening, scale)
-        ledger = reranker.begin(scenario.n_users)
-        self._rehearse(opening, length, ledger)
+        relevance = Relevance.from_fitted(self.fitted, length)
+        initial = self._initial_candidates(scenario, relevance)
+        scale = mean_best_relevance(initial)
+        initial = scaled(initial, scale)
+        ledger = reranker.new_ledger(scenario.n_users)
+        self._warm_up(initial, length, ledger)
         batches = reranker.batches(scenario.n_users)
         if not (feedback and self.fitted.ranker.uses_history):
-            visits = (self._visit(opening, users, length) for users in batches)
-            lists = torch.cat([reranker.lists(visit, ledger) for visit in visits])
+            prepared = (self._batch(initial, users, length) for users in batches)
+            lists = torch.cat([reranker.lists(batch, ledger) for batch in prepared])
             items, scores, relevances = (
                 torch.cat([*sides], dim=1)
-                for sides in (opening.items, opening.scores, opening.relevances)
+                for sides in (initial.items, initial.scores, initial.relevances)
             )
             values = on_lists(lists, items, relevances * scale)
             return RankedLists.from_tensors(
@@ -271,10 +273,10 @@ class OnlineLists:
             )
         parts = []
         for users in batches:
-            visit = self._visit(opening, users, length)
-            steps = _OnlineSteps(self, visit, ledger, relevance, scale)
+            batch = self._batch(initial, users, length)
+            steps = _OnlineSteps(self, batch, ledger, relevance, scale)
             parts.append(steps.lists(scenario))
-            reranker.settle(visit, ledger)
+            reranker.record(batch, ledger)
         return RankedLists.from_tensors(torch.cat(parts))
 
     def in_blocks(self, *, feedback: bool, seed: int) -> None:
@@ -292,35 +294,37 @@ class OnlineLists:
     def expected_exposure(self, scenario: Scenario) -> None:
         """Nothing is drawn."""
 
-    def menus(self, state: State, relevance: Relevance) -> GroupMenus:
-        """The menus of users in their present state."""
+    def candidates(self, state: State, relevance: Relevance) -> GroupCandidates:
+        """The candidates of users in their present state."""
         scores = standardised(self.fitted.ranker.scores(state.users, state.queue))
         scores = scores.masked_fill(state.blocked, -torch.inf)
-        return relevance.menus(scores, state.users, self.fitted.sensitive, relevance.length)
+        return relevance.candidates(scores, state.users, self.fitted.sensitive, relevance.length)
 
-    def _opening(self, scenario: Scenario, relevance: Relevance) -> GroupMenus:
+    def _initial_candidates(self, scenario: Scenario, relevance: Relevance) -> GroupCandidates:
         chunks = torch.arange(scenario.n_users).split(users_at_once(len(self.fitted.sensitive)))
-        return GroupMenus.join([self.menus(scenario.state(some), relevance) for some in chunks])
+        return GroupCandidates.join(
+            [self.candidates(scenario.state(some), relevance) for some in chunks]
+        )
 
-    def _visit(self, opening: GroupMenus, users: Tensor, length: int) -> Visit:
-        menus = opening.of(users)
-        target = self.reranker.target_share(menus, self.fitted.sensitive)
-        return Visit(menus, users, length, target)
+    def _batch(self, initial: GroupCandidates, users: Tensor, length: int) -> UserBatch:
+        candidates = initial.take(users)
+        target = self.reranker.target_share(candidates, self.fitted.sensitive)
+        return UserBatch(candidates, users, length, target)
 
-    def _rehearse(self, opening: GroupMenus, length: int, ledger: Ledger) -> None:
+    def _warm_up(self, initial: GroupCandidates, length: int, ledger: Ledger) -> None:
         """Lists that nobody sees, so that the first users are served at a settled price."""
-        batches = self.reranker.batches(opening.items.shape[1])
-        for _ in range(math.ceil(self.reranker.rehearsal / max(1, len(batches)))):
+        batches = self.reranker.batches(initial.items.shape[1])
+        for _ in range(math.ceil(self.reranker.warm_up_batches / max(1, len(batches)))):
             for users in batches:
-                self.reranker.lists(self._visit(opening, users, length), ledger)
+                self.reranker.lists(self._batch(initial, users, length), ledger)
 
 
 @dataclass(frozen=True)
 class _OnlineSteps:
-    """The visit of one batch of users, item by item."""
+    """The lists of one batch of users, item by item."""
 
     made_by: OnlineLists
-    visit: Visit
+    batch: UserBatch
     ledger: Ledger
     relevance: Relevance
     scale: float
@@ -328,22 +332,24 @@ class _OnlineSteps:
     def lists(self, scenario: Scenario) -> Tensor:
         lists, _ = serve_interactively(
             scenario,
-            self.visit.users,
+            self.batch.users,
             self.made_by.fitted.sensitive,
             lambda _, __: self,
-            length=len(self.visit.weights),
+            length=len(self.batch.weights),
         )
         return lists
 
     def choose(self, state: State) -> Tensor:  # noqa: ARG002
-        return self.made_by.reranker.next(self.visit, self.ledger)[:, None]
+        return self.made_by.reranker.next(self.batch, self.ledger)[:, None]
 
     def observe(self, lists: Tensor, outcome: Outcome) -> None:  # noqa: ARG002
-        """New menus for the users who liked what they were shown."""
+        """New candidates for the users who liked what they were shown."""
         rows = outcome.reward.nonzero().squeeze(1)
         if len(rows):
             state = outcome.state
             some = State(
                 state.users[rows], state.queue[rows], TableSets(state.blocked_sets.mask(rows))
             )
-            self.visit.renew(rows, scaled(self.made_by.menus(some, self.relevance), self.scale))
+            self.batch.replace_candidates(
+                rows, scaled(self.made_by.candidates(some, self.relevance), self.scale)
+            )

@@ -186,8 +186,8 @@ def _showings(connection: Connection, wanted: Wanted, parts: dict[str, ParquetPa
 
 
 def _list_rows(row: Any, time: float) -> Iterator[Sequence[Any]]:
-    chances = row.propensities or [None] * len(row.items)
-    places = zip(row.items, row.scores, row.worth, chances, strict=True)
+    probabilities = row.propensities or [None] * len(row.items)
+    places = zip(row.items, row.scores, row.worth, probabilities, strict=True)
     for rank, (item, score, value, chance) in enumerate(places, start=1):
         yield (
             *(row.user_id, rank, item, score, value, row.id, time),
@@ -212,8 +212,8 @@ def _answer_rows(
 ) -> Iterator[Sequence[Any]]:
     """What was liked is what a replica takes for it too (`UserHistories.answers`)."""
     liked = {one.item_id for one in given if one.type not in negative}
-    chances = row.propensities or [None] * len(row.items)
-    for item, chance in zip(row.items, chances, strict=True):
+    probabilities = row.propensities or [None] * len(row.items)
+    for item, chance in zip(row.items, probabilities, strict=True):
         yield row.user_id, item, time, int(item in liked), chance
 
 

@@ -291,12 +291,14 @@ def traffic(connection: Connection, period: Period, now: float) -> list[TrafficP
         one[2] = max(one[2], row.slowest)
     found: list[TrafficPoint] = []
     for step in range(max(0, (earliest - first) // (period.step // MINUTE)), period.n_steps):
-        begun = period.time(step)
-        length = min(period.step, now - begun)
+        started = period.time(step)
+        length = min(period.step, now - started)
         if length <= 0 or (found and length < period.step / 2):
             continue
         n, milliseconds, slowest = sums.get(step, [0, 0.0, 0.0])
         found.append(
-            TrafficPoint(begun, n / length, milliseconds / n if n else None, slowest if n else None)
+            TrafficPoint(
+                started, n / length, milliseconds / n if n else None, slowest if n else None
+            )
         )
     return found

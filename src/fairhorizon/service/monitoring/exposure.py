@@ -38,9 +38,9 @@ def known_items(snapshot: ServingSnapshot | None, connection: Connection) -> Kno
     """As a replica has them in memory, else as they are stored."""
     if snapshot is not None:
         here = snapshot.catalogue
-        shut = here.shut.tolist()
+        hidden = here.hidden.tolist()
         return KnownItems(
-            here.rows, [one for one, closed in zip(here.ids, shut, strict=True) if not closed]
+            here.rows, [one for one, closed in zip(here.ids, hidden, strict=True) if not closed]
         )
     found = items_changed_since(connection, -1)
     return KnownItems(

@@ -50,7 +50,7 @@ class ListRequest:
     categories: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     candidates: dict[str, float] | None = None
-    begun: float = field(default_factory=time.perf_counter)
+    started: float = field(default_factory=time.perf_counter)
     answer: "Future[BuiltList]" = field(default_factory=Future)
 
     @property
@@ -102,7 +102,7 @@ class BuiltList:
     propensities: list[float] | None
     missing: int  # places that no item was found for, though there are items that were asked for
     model: int | None  # that the values are of
-    begun: float  # when its request came, by the clock of this process
+    started: float  # when its request came, by the clock of this process
     prices: dict[str, float] = field(default_factory=dict)
 
 
@@ -175,7 +175,7 @@ class ListBuilder:
     def _valued(
         self, requests: Sequence[ListRequest], users: UserHistories
     ) -> dict[int, tuple[NDArray[np.float32], NDArray[np.float32]]]:
-        """(n_items,) values and chances for each request, all those of one length at once."""
+        """(n_items,) values and probabilities for each request, all those of one length at once."""
         state = self.snapshot.state
         if state is None:
             return {}
@@ -188,17 +188,17 @@ class ListBuilder:
                 for one in some
             ]
             batch = Requests(
-                [person for person, _ in known], self.snapshot.catalogue.shut, RepeatRule()
+                [person for person, _ in known], self.snapshot.catalogue.hidden, RepeatRule()
             )
             scenario = batch.scenario(state.users, state.n_items, state.unlimited.queue_length)
             made = state.unlimited.item_values(scenario, length=n)
             worth = self._worth(scenario, made, [one.user for one in some], users)
             weighed = made.values if worth is None else made.values * worth[:, None]
             values = weighed.masked_fill(made.items < 0, NEVER).float().numpy()
-            chances = made.chances.float().numpy()
+            probabilities = made.probabilities.float().numpy()
             for row, (one, (_, refused)) in enumerate(zip(some, known, strict=True)):
                 values[row, refused] = NEVER
-                found[id(one)] = (values[row], chances[row])
+                found[id(one)] = (values[row], probabilities[row])
         return found
 
     def _worth(
@@ -213,9 +213,9 @@ class ListBuilder:
         negative = self.settings.negative
         answers = [users.answers(one, retention.until, negative) for one in asking]
         known = [None if one in self.snapshot.forgotten else one for one in asking]
-        standing = standing_now(retention, known, scenario.taken, answers)
+        responses = current_responses(retention, known, scenario.taken, answers)
         return retention.worth(
-            standing, best_open(made.items, made.chances, state.unlimited.sensitive_)
+            responses, best_open(made.items, made.probabilities, state.unlimited.sensitive_)
         )
 
     def _recommended(
@@ -228,7 +228,7 @@ class ListBuilder:
             raise NoModelError(
                 "there is no model yet (promote one: POST /v1/models, or start with --run)"
             )
-        values, chances = valued[id(request)]
+        values, probabilities = valued[id(request)]
         items = self.snapshot.catalogue
         wanted = np.ones(len(values), dtype=np.bool_)
         for category in request.categories:
@@ -238,7 +238,7 @@ class ListBuilder:
         codes, chosen = self._chosen(request, values, None, balance)
         # A category of three items gives three places; a user who took everything is short of ten.
         missing = min(request.n, int(wanted.sum())) - len(codes)
-        return self._built(request, codes, chosen, values[codes], chances[codes], missing)
+        return self._built(request, codes, chosen, values[codes], probabilities[codes], missing)
 
     def _ranked(self, request: ListRequest, balance: LeaseBalance) -> BuiltList:
         assert request.candidates is not None
@@ -255,7 +255,7 @@ class ListBuilder:
             codes_of[one]: score
             for one, score in request.candidates.items()
             if one not in excluded
-            and not items.shut[codes_of[one]]
+            and not items.hidden[codes_of[one]]
             and all(category in items.rows[one].categories for category in request.categories)
         }
         codes = np.array(list(open_ones), dtype=np.int64)
@@ -275,11 +275,11 @@ class ListBuilder:
         """The items of a list, counted, and their probabilities where lists are explored."""
         guard, length = self.guards[request.source], min(request.n, len(values))
         chosen = guard.decide(values, codes, balance.caps, length)
-        items, chances = chosen.items, None
+        items, probabilities = chosen.items, None
         if self.settings.explore:
-            items, chances = explored(chosen, self.settings.explore, self.draws)
+            items, probabilities = explored(chosen, self.settings.explore, self.draws)
         balance.spend(items)
-        return items, chances
+        return items, probabilities
 
     def _built(
         self,
@@ -303,7 +303,7 @@ class ListBuilder:
             propensities,
             missing,
             self.snapshot.model_id if request.source is Source.RECOMMEND else None,
-            request.begun,
+            request.started,
             {str(rules[j]): float(prices[j]) for j in np.flatnonzero(prices > 0).tolist()},
         )
 
@@ -322,18 +322,18 @@ def explored(
     """
     items, n = chosen.items.copy(), len(chosen.items)
     pools = [chosen.spares(kind, OTHERS) for kind in chosen.classes]
-    chances = [1 - explore * len(pool) / (n * (len(pool) + 1)) for pool in pools]
+    probabilities = [1 - explore * len(pool) / (n * (len(pool) + 1)) for pool in pools]
     if n and draws.random() < explore:
         place = int(draws.integers(n))
         pool = pools[place]
         pick = int(draws.integers(len(pool) + 1))
         if pick:
             items[place] = pool[pick - 1]
-            chances[place] = explore / (n * (len(pool) + 1))
-    return items, chances
+            probabilities[place] = explore / (n * (len(pool) + 1))
+    return items, probabilities
 
 
-def standing_now(
+def current_responses(
     retention: FittedRetention,
     users: Sequence[str | None],
     taken: Tensor,
@@ -343,10 +343,10 @@ def standing_now(
 
     users: ids; None: somebody who asked to be forgotten.
     """
-    standing = retention.standing_of(users, taken)
+    responses = retention.responses_of(users, taken)
     width = max(map(len, answers), default=0)
     if width:
         shown = torch.tensor([len(own) for own in answers])[:, None] > torch.arange(width)
         liked = torch.tensor([own + [False] * (width - len(own)) for own in answers])
-        see_many(standing, shown, liked)
-    return standing
+        see_many(responses, shown, liked)
+    return responses

@@ -247,7 +247,7 @@ class Replica:
             "model_id": one.model,
             "epoch": state.epoch,
             "replica_id": self.id,
-            "milliseconds": 1000 * (time.perf_counter() - one.begun),
+            "milliseconds": 1000 * (time.perf_counter() - one.started),
             "missing": one.missing,
         }
 

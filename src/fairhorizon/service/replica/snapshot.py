@@ -123,7 +123,7 @@ class ServedItems:
 
     ids: list[str]
     rows: dict[str, Item]
-    shut: Flags  # (n_items,) hidden, deleted, or unknown to the service
+    hidden: Flags  # (n_items,) taken out, deleted, or unknown to the service
     _by_category: dict[str, Flags] = field(default_factory=dict)
 
     @cached_property
@@ -177,7 +177,9 @@ class SnapshotLoader:
         same = last is not None and (last.model_id, last.epoch) == (now.model_id, now.epoch)
         if last is not None and same and not described and numbers == self._limits:
             # items that are hidden or come back are frequent, and change nothing else
-            items = replace(last.catalogue, rows=dict(self._rows), shut=self._shut(last.catalogue))
+            items = replace(
+                last.catalogue, rows=dict(self._rows), hidden=self._hidden(last.catalogue)
+            )
             people = forgotten_users(connection)
             snapshot = replace(last, generation=now.generation, catalogue=items, forgotten=people)
         else:
@@ -196,7 +198,7 @@ class SnapshotLoader:
         self._known = generation
         return described
 
-    def _shut(self, catalogue: "ServedItems") -> Flags:
+    def _hidden(self, catalogue: "ServedItems") -> Flags:
         return np.array(
             [
                 self._rows[one].hidden or one in self._deleted if one in self._rows else True
@@ -213,7 +215,7 @@ class SnapshotLoader:
             model = loaded(model_row(connection, now.model_id).folder)
         state = None if model is None else self._opened(model.state)
         catalogue = ServedItems(self._ids(state), dict(self._rows), np.empty(0, dtype=np.bool_))
-        catalogue = replace(catalogue, shut=self._shut(catalogue))
+        catalogue = replace(catalogue, hidden=self._hidden(catalogue))
         popular = popular_in_epoch(connection, now.epoch)
         binder = _Binder(state, catalogue, popular)
         served = [binder.served(row) for row in limits]

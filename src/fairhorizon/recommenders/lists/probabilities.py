@@ -13,34 +13,34 @@ from fairhorizon.recommenders.lists.features import FeatureSource
 
 
 class ItemProbabilities(Interface):
-    """A view of the items, which makes menus, and the chances of the items on a menu."""
+    """Candidates of users, and how probable each of them is."""
 
     @property
     def items(self) -> FeatureSource:
-        """The items as menus show them."""
+        """Where candidates come from."""
 
-    def of(self, menus: CandidateSet, users: Tensor, queues: Tensor) -> Tensor:
-        """(b, C) the chance of each item on the menus of users in these states; 0 for no item."""
+    def predict(self, candidate_set: CandidateSet, users: Tensor, queues: Tensor) -> Tensor:
+        """(b, C) the probability of each candidate of users in these states; 0 for no item."""
 
 
 @dataclass(frozen=True)
 class WeightedProbabilities:
-    """softmax(sum_e w_e z_e) over the menu, with the same weights in every state.
+    """softmax(sum_e w_e z_e) over the candidates, with the same weights in every state.
 
-    The last signal of the items, their group, has no weight.
+    The last feature of the items, their group, has no weight.
     """
 
     items: FeatureSource
-    weights: tuple[float, ...]  # of all signals but the last
+    weights: tuple[float, ...]  # of all features but the last
 
-    def of(self, menus: CandidateSet, users: Tensor, queues: Tensor) -> Tensor:
+    def predict(self, candidate_set: CandidateSet, users: Tensor, queues: Tensor) -> Tensor:
         row = torch.tensor([*self.weights, 0.0], device=queues.device)
-        return softmax_chances(menus, row.expand(len(users), 1, -1))
+        return softmax_probabilities(candidate_set, row.expand(len(users), 1, -1))
 
 
-def softmax_chances(menus: CandidateSet, weights: Tensor) -> Tensor:
-    """(b, C) softmax over each menu of the logits by one row of weights (b, 1, signals)."""
-    logits = menus.logits(weights).masked_fill((menus.items < 0)[:, None], CLOSED)
+def softmax_probabilities(candidate_set: CandidateSet, weights: Tensor) -> Tensor:
+    """(b, C) softmax over the candidates of the logits by one row of weights (b, 1, features)."""
+    logits = candidate_set.logits(weights).masked_fill((candidate_set.items < 0)[:, None], CLOSED)
     return torch.log_softmax(logits, dim=2).exp().squeeze(1)
 
 
