@@ -49,7 +49,7 @@ INSIDE = {
     "fcpo": (
         ("config", "dual", "policies"),
         ("cpo", "networks"),
-        ("rollouts", "warm_start"),
+        ("rollouts", "embeddings", "warm_start"),
         ("surrogates", "serving"),
         ("learner", "fitted"),
         ("training",),

@@ -189,6 +189,40 @@ def test_conditions_are_put_to_the_surrogates_not_to_their_gradients():
     assert update.cost_changes == pytest.approx((0.3,))
 
 
+@pytest.mark.parametrize(("tolerance", "fraction"), [(0.0, 0.4096), (0.25, 0.64)])
+def test_a_step_may_end_beyond_the_limit_by_the_tolerance(tolerance, fraction):
+    """0.1 x + x² at x = 1, 0.8, 0.64, 0.512, 0.4096: 1.1, 0.72, 0.474, 0.313, 0.209."""
+
+    def surrogate(candidate: Tensor) -> Predicted:
+        x = candidate[0]
+        return Predicted(x, (0.1 * x + x.square())[None], 0.5 * x.square())
+
+    region = TrustRegion(0.5, 5, ratio=0.8, attempts=10, tolerance=torch.tensor([tolerance]))
+    theta = torch.zeros(1, dtype=torch.float64)
+    update = constrained_step(theta, surrogate, lambda v: v, torch.tensor([-0.3]), region)
+    assert update.fraction == pytest.approx(fraction)
+
+
+@pytest.mark.parametrize("gap", [-0.2, 0.0, 0.1])
+@pytest.mark.parametrize("iterations", [1, 2, 30])
+def test_a_step_ends_on_the_limit_however_early_conjugate_gradients_stop(iterations, gap):
+    """Reward and cost are linear, so the line search has nothing to shorten."""
+    generator = torch.Generator().manual_seed(iterations)
+    g, b = torch.randn(2, 30, dtype=torch.float64, generator=generator)
+    H = torch.logspace(-2, 1, 30, dtype=torch.float64)
+    g = g + 2 * b  # what earns costs
+
+    def surrogate(x: Tensor) -> Predicted:
+        return Predicted(g @ x, (b @ x)[None], 0 * x.sum())
+
+    region = TrustRegion(0.5, iterations, ratio=0.5, attempts=10, tolerance=1e-12)
+    gaps = torch.tensor([gap], dtype=torch.float64)
+    update = constrained_step(torch.zeros_like(g), surrogate, lambda v: H * v, gaps, region)
+    assert update.case is Case.ACTIVE
+    assert update.fraction == 1
+    assert gap + update.cost_changes[0] == pytest.approx(0, abs=1e-12)
+
+
 def test_gradients_by_hand():
     def surrogate(candidate: Tensor) -> Predicted:
         x, y = candidate

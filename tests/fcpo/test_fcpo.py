@@ -12,9 +12,12 @@ from fairhorizon.data.splits import Split, earlier_part
 from fairhorizon.errors import ConfigError
 from fairhorizon.fcpo.config import PRESETS, FcpoConfig
 from fairhorizon.fcpo.model import Fcpo
+from fairhorizon.fcpo.networks import StateEncoder
 from fairhorizon.fcpo.policies import rows_of
 from fairhorizon.fcpo.training import SoftmaxEpisodes, Training
+from fairhorizon.limits.counts import Exposure
 from fairhorizon.rankers import RANKERS
+from fairhorizon.rankers.als import Als
 from fairhorizon.rankers.candidates import (
     CatalogueCandidates,
     ScoredCandidates,
@@ -23,6 +26,7 @@ from fairhorizon.rankers.candidates import (
 from fairhorizon.recommenders.base import FitTask, LogPart, Prerequisite
 from fairhorizon.recommenders.lists.features import EnsembleItems
 from fairhorizon.recommenders.progress import RoundReport
+from fairhorizon.settings import changed
 from fairhorizon.simulation.feedback import Scenario, evaluation_scenario
 from fairhorizon.vocabulary import Protocol
 
@@ -287,3 +291,44 @@ def test_a_softmax_over_embeddings_serves_the_level_it_was_trained_for(
         assert (lists >= 0).all()
     with pytest.raises(ConfigError, match="serves no other"):
         model.with_level(0.5)
+
+
+def test_the_mean_of_a_gaussian_policy_is_served_where_it_is_asked_for(
+    market: Split, small: FcpoConfig
+) -> None:
+    sampled = Fcpo(small.model_copy(update={"rounds": 1}), seed=1).fit(market)
+    mean = Fcpo(changed(sampled.config, {"serve": "mean"}), seed=1)
+    mean._take(sampled.policy_)
+    scenario = evaluation_scenario(market, sampled.queue_length, Protocol.STANDARD)
+    actor = sampled.policy_.actor
+    with torch.no_grad():
+        W = actor(torch.arange(scenario.n_users), scenario.queue).chunk(2, dim=1)[0]
+    blocked = scenario.state(torch.arange(scenario.n_users)).blocked
+    scores = (W @ actor.encoder.item_vectors[:-1].T).masked_fill(blocked, -torch.inf)
+    best = scores.topk(5).indices.numpy()
+    for seed in (1, 2):
+        assert np.array_equal(mean.rank(scenario, length=5, seed=seed).lists, best)
+    lists = [sampled.rank(scenario, length=5, seed=seed).lists for seed in (1, 2)]
+    assert not np.array_equal(*lists)
+    server = mean.online([], seed=1)
+    state = scenario.state(torch.arange(scenario.n_users))
+    shown = server.serve(state, Exposure(market.train.item_counts()))
+    assert np.array_equal(shown[:, 0].numpy(), best[:, 0])
+
+
+def test_the_tuned_preset_is_the_papers_design_over_vectors_of_als(market: Split) -> None:
+    config = FcpoConfig.preset(
+        "tuned", rounds=2, horizon=3, alternatives=2, als_embeddings={"dim": 5, "l2": 1}
+    )
+    model = Fcpo(config, seed=1).fit(market)
+    encoder = model.policy_.actor.encoder
+    assert isinstance(encoder, StateEncoder)
+    assert model.policy_.actor.is_gaussian
+    for vectors in (encoder.user_vectors, encoder.item_vectors[:-1]):
+        assert vectors.shape[1] == config.als_embeddings.dim
+        assert float(vectors.square().mean()) == pytest.approx(1, rel=1e-5)
+    als = Als(config.als_embeddings, seed=1).fit(market).item_vectors_
+    lengths = als.norm(dim=1).sqrt()
+    expected = als / lengths[:, None]
+    scale = encoder.item_vectors[:-1].norm() / expected.norm()
+    torch.testing.assert_close(encoder.item_vectors[:-1], expected * scale)

@@ -123,6 +123,20 @@ def test_the_policy_sees_the_labels_of_the_moment(model: Fcpo, market: Split):
     assert not torch.equal(before, world.exposure.initial.float())  # or they did not move
 
 
+@pytest.mark.parametrize("model", ["paper"], indirect=True)
+def test_without_the_control_the_policy_shows_what_it_would_anyway(model: Fcpo, market: Split):
+    """The limit is left to learning, which takes d of equation 11 to it."""
+    alone = Fcpo(changed(model.config, {"control": False}), seed=1)
+    alone._take(model.policy_)
+    server = alone.online([PopularityLimit(LIMIT)])
+    free, limited = model.online([], seed=1), model.online([PopularityLimit(LIMIT)], seed=1)
+    lists = [World(model, market).step(one)[0] for one in (server, free, limited)]
+    assert torch.equal(lists[0], lists[1])
+    assert not torch.equal(lists[0], lists[2])
+    assert server.learns
+    assert server.notes() == {}  # no prices
+
+
 def test_limits_of_a_round_by_hand(model: Fcpo, market: Split):
     """Five steps of one item; what is left at the start is that of one step."""
     floor = GroupFloor("half", torch.arange(market.train.n_items) % 2 == 0, 0.4)

@@ -190,6 +190,28 @@ def test_with_feedback_the_state_follows_the_hits():
             blocked[user, item] = True
 
 
+@pytest.mark.parametrize("list_length", [1, 3])
+def test_alternatives_are_answered_as_if_they_were_shown(list_length):
+    actor, scenario, sensitive = world(5, list_length)
+    users, steps = torch.tensor([5, 0, 11, 5]), 4
+    batch = rollout(
+        actor, scenario, users, sensitive, steps=steps, generator=generator(), alternatives=6
+    )
+    others = batch.alternatives
+    assert others.proposals.shape == (4, steps, 6, list_length * DIM)
+    assert others.rewards.unique().numel() > 1
+    for row, user in enumerate(users.tolist()):
+        liked, seen = set(items_of(scenario.positive, user)), items_of(scenario.excluded, user)
+        for step in range(steps):
+            blocked = torch.zeros(6, N_ITEMS, dtype=torch.bool)
+            blocked[:, [*seen, *batch.lists[row, :step].flatten().tolist()]] = True
+            lists = actor.choose(others.proposals[row, step], blocked).tolist()
+            hits = [len(liked.intersection(shown)) for shown in lists]
+            assert others.rewards[row, step].tolist() == hits
+            spent = [sum(bool(sensitive[item]) for item in shown) for shown in lists]
+            assert others.costs[row, step].tolist() == spent
+
+
 def batch_of(seed: int, rows: int = 7) -> Trajectories:
     actor, scenario, sensitive = market(13, 2)
     users = torch.randperm(N_USERS, generator=generator(seed))[:rows]

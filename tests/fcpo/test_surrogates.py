@@ -11,7 +11,7 @@ from torch.distributions import Categorical, Independent, Normal, kl_divergence
 from fairhorizon.fcpo.config import FcpoConfig, attention_of
 from fairhorizon.fcpo.cpo import Surrogate
 from fairhorizon.fcpo.policies import Proposal, draw
-from fairhorizon.fcpo.rollouts import Choices, Trajectories
+from fairhorizon.fcpo.rollouts import Alternatives, Choices, Trajectories
 from fairhorizon.fcpo.surrogates import gaussian_surrogate, softmax_surrogate
 from fairhorizon.rankers.candidates import ScoredCandidates
 
@@ -353,3 +353,42 @@ def test_the_metric_of_a_gaussian_is_the_hessian_of_the_divergence():
     torch.testing.assert_close(
         product.flatten(), hessian @ tangent.flatten(), rtol=1e-9, atol=1e-12
     )
+
+
+def test_alternatives_equal_a_slow_loop():
+    """What a step brings at once by the mean of all W, what comes later by the one shown."""
+    B, T, M, d = 3, 2, 4, 5
+    outputs, moved = numbers(40, 4, 2 * d) / 2, numbers(41, 4, 2 * d) / 2
+    index = torch.tensor([[0, 1], [2, 2], [3, 0]])
+    rewards, costs = numbers(42, 2, B, T, M + 1)
+    proposals = numbers(43, B, T, M + 1, d)
+    batch = Trajectories(
+        torch.arange(4),
+        torch.zeros(4, 1, dtype=torch.long),
+        index,
+        proposals[:, :, 0],
+        torch.zeros(B, T),  # not looked at: it is on-policy
+        torch.zeros(B, T, 1, dtype=torch.long),
+        rewards[..., 0],
+        costs[:, :, :1],
+        alternatives=Alternatives(proposals[:, :, 1:], rewards[..., 1:], costs[..., 1:]),
+    )
+    advantages, scale = numbers(44, 2, B, T), torch.tensor([[1.0, 0.9], [1.0, 0.5]]).double()
+    found = gaussian_surrogate(batch, outputs, advantages, scale).evaluate(moved)
+
+    expected = torch.zeros(2, dtype=torch.float64)
+    for b, t in itertools.product(range(B), range(T)):
+        old, new = (
+            Independent(Normal(mean, log_std.exp()), 1)
+            for mean, log_std in (o[index[b, t]].chunk(2) for o in (outputs, moved))
+        )
+        change = (new.log_prob(proposals[b, t]) - old.log_prob(proposals[b, t])).exp() - 1
+        for signal, some in enumerate((rewards[b, t], costs[b, t])):
+            for m in range(M + 1):  # each against the mean of the others
+                others = (some.sum() - some[m]) / M
+                part = change[m] * (some[m] - others) / (M + 1)
+                expected[signal] += scale[signal, t] * part
+            later = advantages[signal, b, t] - (some[0] - some.mean())
+            expected[signal] += scale[signal, t] * change[0] * later
+    assert float(found.reward) == pytest.approx(float(expected[0]))
+    assert float(found.costs[0]) == pytest.approx(float(expected[1]))

@@ -26,10 +26,10 @@ def test_every_method_is_listed_once_by_kind() -> None:
     assert kinds[Kind.RANKER] == list(RANKERS)
     assert kinds[Kind.RERANKER] == list(RERANKERS)
     assert kinds[Kind.AGENT] == list(RECOMMENDERS)
-    known = ("fast", "strong", "start", "strong-start", "long", "paper")
+    known = ("fast", "strong", "start", "strong-start", "long", "paper", "tuned")
     presets = [f"fcpo:{name}" for name in known]
     assert kinds[Kind.PRESET] == [f"fcpo:{name}" for name in PRESETS] == presets
-    assert len(NAMES) == len(set(NAMES)) == 13 + 9 + 2 + 6
+    assert len(NAMES) == len(set(NAMES)) == 13 + 9 + 2 + 7
 
 
 def test_a_level_is_for_rerankers_and_fcpo() -> None:
@@ -153,7 +153,7 @@ def test_the_example_sets_what_matters() -> None:
             "bogus",
             "control, likes, pmmf, fairco, tfrom, fcpo, lird, fcpo:fast, fcpo:strong, fcpo:start, ",
         ),
-        ("bogus", "fcpo:start, fcpo:strong-start, fcpo:long, fcpo:paper)"),
+        ("bogus", "fcpo:strong-start, fcpo:long, fcpo:paper, fcpo:tuned)"),
         (
             "ease+bogus",
             "(there are quota, penalty, foe, lists, control, likes, pmmf, fairco, tfrom)",

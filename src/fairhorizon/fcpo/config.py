@@ -6,6 +6,7 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
+from fairhorizon.rankers.als import AlsConfig
 from fairhorizon.rankers.ensemble import MemberSettings
 from fairhorizon.rankers.mf import MfConfig
 from fairhorizon.ranking import discount
@@ -87,6 +88,12 @@ class FcpoConfig(MemberSettings):
     explore: Annotated[float, Field(ge=0)] = 0.0
     """Temperature of the Gumbel noise that a softmax policy adds to its logits in the long run
     (not elsewhere), before the allocation; 0: none. `propensities` has the chance of every item."""
+    serve: Literal["sample", "mean"] = "sample"
+    """What a Gaussian policy makes lists by: W sampled anew for every place, or their mean. What it
+    learned to keep a limit with is the sample; while it learns in a long run, it samples."""
+    control: bool = True
+    """Whether the long run keeps limits at every step by prices on the items; if not, a limit is
+    kept by learning alone, as in the paper."""
     value: Literal["score", "long"] = "score"
     """What the long run makes as much of as it can: the policy's scores, or the likes that a user
     will give now and, discounted by gamma_r, later (long): for users who can leave."""
@@ -104,8 +111,13 @@ class FcpoConfig(MemberSettings):
     scores are products of vectors, or by FAISS above 50,000 items where it is installed (auto)."""
 
     # the networks
+    embeddings: Literal["pmf", "als"] = "pmf"
+    """What gives the vectors of users and items without a warm start: PMF, as in the paper, or ALS
+    on what users took."""
     pmf: MfConfig = MfConfig()
-    """Settings of the matrix factorisation (PMF) that gives the vectors, without a warm start."""
+    """Settings of PMF, a matrix factorisation of ratings."""
+    als_embeddings: AlsConfig = AlsConfig(dim=32)
+    """Settings of ALS."""
     gru_hidden: Positive = 64
     """Width of the GRU that encodes the history, without a warm start."""
     actor_hidden: tuple[Positive, Positive] = (16, 16)
@@ -115,6 +127,10 @@ class FcpoConfig(MemberSettings):
     initial_std: Annotated[float, Field(gt=0), Search(0.1, 3, log=True)] = 0.05
     """Standard deviation of the actor's weights (W) before training; of a softmax policy, which
     samples none, how much they may differ between states."""
+
+    alternatives: Annotated[int, Field(ge=0)] = 0
+    """Further W of a Gaussian policy that training draws in every step and whose answers it looks
+    up in the log."""
 
     # one round of Algorithm 1
     rounds: Annotated[int, Field(ge=0)] = 30
@@ -162,6 +178,10 @@ class FcpoConfig(MemberSettings):
     def _fits_together(self) -> "FcpoConfig":
         if self.policy == "softmax" and self.buffer_rounds > 1:
             raise ValueError("a softmax policy learns on-policy (set buffer_rounds to 1)")
+        if self.alternatives and self.buffer_rounds > 1:
+            raise ValueError("alternatives are learned from on-policy (set buffer_rounds to 1)")
+        if self.alternatives and self.policy == "softmax":
+            raise ValueError("a softmax policy knows all answers of a step (set alternatives to 0)")
         if self.policy == "gaussian" and self.attention != "even":
             raise ValueError("a Gaussian policy counts all slots the same (set attention to even)")
         if self.policy == "gaussian" and self.explore > 0:
@@ -195,6 +215,40 @@ def attention_of(config: FcpoConfig) -> Tensor:
 
 
 WITH_GRU4REC = ("gru4rec", "ridge", "ease:recent", "itemknn:recent", "popularity")
+PAPER = FcpoConfig(
+    training_limit=None,
+    spread=None,
+    history=5,
+    starts="first",
+    policy="gaussian",
+    warm_start=(),
+    adapt=False,
+    actor_hidden=(64, 64),
+    critic_hidden=(64, 64),
+    initial_std=1.0,
+    rounds=100,
+    always_train=True,
+    users_per_round=8192,
+    kl_limit=0.05,
+    patience=5,
+    line_search_ratio=0.5,
+    evaluate_every=10,
+)
+# The paper's design, with what its text leaves open chosen on validation items.
+TUNED = FcpoConfig.model_validate(
+    PAPER.model_dump()
+    | {
+        "embeddings": "als",
+        "starts": "anywhere",
+        "initial_std": 0.3,
+        "alternatives": 8,
+        "users_per_round": 400,
+        "kl_limit": 0.4,
+        "line_search_ratio": 0.8,
+        "patience": 8,
+        "evaluate_every": 5,
+    }
+)
 PRESETS = {
     "fast": FcpoConfig(),
     "strong": FcpoConfig(warm_start=WITH_GRU4REC),
@@ -203,27 +257,10 @@ PRESETS = {
     "strong-start": FcpoConfig(warm_start=WITH_GRU4REC, rounds=0),
     # for users who can leave
     "long": FcpoConfig(value="long", gamma_r=0.99),
-    "paper": FcpoConfig(
-        training_limit=None,
-        spread=None,
-        history=5,
-        starts="first",
-        policy="gaussian",
-        warm_start=(),
-        adapt=False,
-        actor_hidden=(64, 64),
-        critic_hidden=(64, 64),
-        initial_std=1.0,
-        rounds=100,
-        always_train=True,
-        users_per_round=8192,
-        kl_limit=0.05,
-        patience=5,
-        line_search_ratio=0.5,
-        evaluate_every=10,
-    ),
+    "paper": PAPER,
+    "tuned": TUNED,
 }
-"""Settings of FCPO by name: fast (the default), strong, long, paper, and two without CPO."""
+"""Settings of FCPO by name: fast (the default), strong, long, paper, tuned, and two without CPO."""
 
 # settings that make a preset what it is, and that are not changed with those of the others
 FIXED = {"start": ("rounds",), "strong-start": ("rounds",)}

@@ -132,6 +132,8 @@ class TrustRegion:
     iterations: int  # of conjugate gradients
     ratio: float  # beta of the line search
     attempts: int  # of the line search
+    # (constraints,) excess over a limit that a step may end with, in the units of its gap
+    tolerance: Tensor | float = 0.0
 
 
 @dataclass(frozen=True)
@@ -247,9 +249,11 @@ def constrained_step(
     Hg = conjugate_gradient(fisher, g, iterations=region.iterations)  # H⁻¹g
     Hb = [conjugate_gradient(fisher, row, iterations=region.iterations) for row in b]  # H⁻¹b_i
 
-    # q = g.H⁻¹g, r_i = g.H⁻¹b_i, S_ij = b_i.H⁻¹b_j  (CPO, theorem 2)
+    # q = g.H⁻¹g, r_i = b_i.H⁻¹g, S_ij = b_i.H⁻¹b_j  (CPO, theorem 2)
     q = float(g @ Hg)
-    r = torch.stack([g @ direction for direction in Hb])
+    # r is taken from H⁻¹g. Conjugate gradients that stop early are not symmetric, and then g.H⁻¹b
+    # is another number, by which the step would miss the limit that it is to end on.
+    r = b @ Hg
     S = torch.stack([torch.stack([row @ direction for direction in Hb]) for row in b])
     if len(gaps) == 1:
         proposed = solve_dual(q, float(r[0]), float(S[0, 0]), float(gaps[0]), region.delta)
@@ -273,7 +277,7 @@ def constrained_step(
         predictions.append(predicted)
         in_region = float(predicted.kl) <= region.delta
         improves = bool((gaps > 0).any()) or float(predicted.reward) >= 0
-        return in_region and improves and keeps_limits(predicted.costs, gaps)
+        return in_region and improves and keeps_limits(predicted.costs, gaps, region.tolerance)
 
     theta, fraction = backtrack(
         theta, step, acceptable, ratio=region.ratio, attempts=region.attempts
@@ -293,19 +297,23 @@ def constrained_step(
     )
 
 
-def keeps_limits(changes: Tensor, gaps: Tensor) -> bool:
+def keeps_limits(changes: Tensor, gaps: Tensor, tolerance: Tensor | float = 0.0) -> bool:
     """Whether kept limits stay kept, and broken limits taken together get no worse.
 
-    changes: (constraints,) predicted.  gaps: (constraints,) before the step.
+    changes: (constraints,) predicted.  gaps: (constraints,) before the step.  tolerance: the excess
+    that counts as kept. The best step mostly ends on a limit, and the curvature of the surrogate
+    then takes it a little to one side or to the other.
 
     A broken limit counts by the share of its gap that is left, squared, as in `solve_several`. So
     a single broken limit must not get worse; one of several may, if others gain more by it.
     """
     changes, gaps = changes.double(), gaps.double()
-    broken = gaps > 0
-    left = (1 + changes[broken] / gaps[broken]).clamp(min=0)
-    kept = (changes <= -gaps) | broken
-    return bool(kept.all()) and float(left.square().sum()) <= len(left)
+    kept = gaps + changes <= tolerance
+    broken = (gaps > tolerance) & ~kept
+    left = (1 + changes[gaps > 0] / gaps[gaps > 0]).clamp(min=0)
+    return bool(kept.all()) or (
+        bool((kept | broken).all()) and float(left.square().sum()) <= len(left)
+    )
 
 
 def gradients(surrogate: Callable[[Tensor], Predicted], theta: Tensor) -> tuple[Tensor, Tensor]:

@@ -54,17 +54,22 @@ def update_actor(
     cost_gaps: Tensor,
     config: FcpoConfig,
     generator: torch.Generator,
+    tolerance: Tensor | float = 0.0,
 ) -> Update:
     """Lines 16-21 of Algorithm 1; surrogates and gaps are per trajectory, discounted.
 
     advantages: (1 + constraints, b, T), the reward's first.
-    cost_gaps: (constraints,) J_C - d.
+    cost_gaps: (constraints,) J_C - d.  tolerance: (constraints,) excess over d that counts as kept.
     """
     states = batch.state_users, batch.state_queues
     with torch.no_grad():
         surrogate = surrogate_of(batch, actor(*states), advantages, config)
     region = TrustRegion(
-        config.kl_limit, config.cg_iterations, config.line_search_ratio, config.line_search_attempts
+        config.kl_limit,
+        config.cg_iterations,
+        config.line_search_ratio,
+        config.line_search_attempts,
+        tolerance,
     )
     fisher = surrogate.sample(FISHER_STATES, generator)
     return update_policy(actor, states, surrogate, fisher, cost_gaps, region, config.cg_damping)
@@ -155,9 +160,11 @@ class Learner:
 
         weights = discounts(config.gamma_c, fresh.costs.shape[1]).to(fresh.costs)
         costs = torch.einsum("btm,t->bm", fresh.costs, weights).sum(0) / len(fresh)
-        gaps = costs - limits.to(costs)  # c = J_C - d
+        limits = limits.to(costs)
+        gaps = costs - limits  # c = J_C - d
+        tolerance = config.cost_tolerance * limits.abs()
         update = update_actor(  # lines 16-21
-            self.actor, batch, torch.stack(advantages), gaps, config, generator
+            self.actor, batch, torch.stack(advantages), gaps, config, generator, tolerance
         )
         for critic, targets, ahead in fits:  # lines 22-23
             critic.fit(states, batch.state_index, targets, ahead, CRITIC_ITERATIONS)

@@ -18,7 +18,7 @@ from fairhorizon.fcpo.config import FIXED, PRESETS, FcpoConfig
 from fairhorizon.fcpo.fitted import FittedPolicy, best_round, default_device
 from fairhorizon.fcpo.networks import queue_length
 from fairhorizon.fcpo.online import OnlineFcpo
-from fairhorizon.fcpo.rollouts import serve
+from fairhorizon.fcpo.rollouts import draws, serve
 from fairhorizon.fcpo.training import CHECKPOINT, Training, started_with
 from fairhorizon.fcpo.warm_start import check_names
 from fairhorizon.limits.step_limits import PopularityLimit
@@ -50,7 +50,8 @@ class Fcpo(Recommender):
     """Fairness-Constrained Policy Optimization (Ge et al. 2021, Algorithm 1).
 
     A softmax policy over items serves any level of the limit. A Gaussian policy is learned for one
-    limit, and its lists are sampled from it: its mean is another policy with another exposure.
+    limit; its lists are sampled from it, or are those of its mean (serve), which is another policy
+    with another exposure.
     """
 
     kind = "fcpo"
@@ -209,15 +210,21 @@ class Fcpo(Recommender):
         elif self.limits_ or self.policy_.ensemble is not None:
             limits = step_limits(self.limits_) or [PopularityLimit(self.alpha_prime)]
             model = copy.copy(self)
-            model.config = changed(self.config, {"explore": 0.0})  # which is for the long run
+            # which are for the long run
+            model.config = changed(self.config, {"explore": 0.0, "control": True})
             server = model._online(ServingPlan(limits, learn=False, seed=seed))
             shown = serve_under_control(
                 server, scenario, self.sensitive_, length=length, feedback=feedback
             )
         else:
-            draws = torch.Generator().manual_seed(seed)
-            actor, group = self.policy_.actor, self.sensitive_
-            shown = serve(actor, scenario, group, length=length, generator=draws, feedback=feedback)
+            shown = serve(
+                self.policy_.actor,
+                scenario,
+                self.sensitive_,
+                length=length,
+                generator=draws(self.config, seed),
+                feedback=feedback,
+            )
         return RankedLists.from_tensors(shown)
 
     def in_blocks(self, *, feedback: bool = False) -> BlockServing | None:

@@ -142,7 +142,8 @@ class OnlineFcpo:
         retraining: Retraining | None = None,
     ) -> None:
         self.config, self.queue_length = config, queue_length
-        self.limits, self.control = tuple(limits), OnlineControl(limits)
+        self.limits = tuple(limits)
+        self.control = OnlineControl(limits if config.control else ())
         self.retraining = retraining
         self.generator = torch.Generator().manual_seed(seed)
         self.actor = copy.deepcopy(actor)  # what it learns here is not for the model
@@ -188,7 +189,9 @@ class OnlineFcpo:
         sampled, W = None, policy.outputs
         if self.actor.is_gaussian:
             proposal = policy.proposal
-            W = proposal.sample(self.generator)
+            # what is learned from is sampled
+            by_mean = self.config.serve == "mean" and not self.learns
+            W = proposal.mean if by_mean else proposal.sample(self.generator)
             sampled = policy.index, W, proposal.log_prob(W)
         values, valued = policy.open_scores(W, state), None
         if self.retention is not None:

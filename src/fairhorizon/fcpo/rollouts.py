@@ -7,12 +7,13 @@ liked something enter a new state.
 import itertools
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from fairhorizon.fcpo.config import FcpoConfig
 from fairhorizon.fcpo.networks import Actor
 from fairhorizon.fcpo.policies import (
     ItemPolicy,
@@ -27,7 +28,7 @@ from fairhorizon.ranking import users_at_once
 from fairhorizon.recommenders.interactive import listed_ndcg
 from fairhorizon.recommenders.lists.features import InitialCandidates
 from fairhorizon.simulation.dynamics import Outcome, State, advance
-from fairhorizon.simulation.feedback import Scenario
+from fairhorizon.simulation.feedback import LoggedFeedback, Scenario
 from fairhorizon.storage import below
 
 
@@ -79,6 +80,29 @@ class Choices:
 
 
 @dataclass(frozen=True)
+class Alternatives:
+    """M further W of every step, drawn as the one that was shown, and what they would have brought.
+
+    In training the log knows the answers to any list, so that a step can be learned from M + 1
+    times. Users see none of these lists, and no state follows from them.
+    """
+
+    proposals: Tensor  # (b, T, M, K d)
+    rewards: Tensor  # (b, T, M)
+    costs: Tensor  # (b, T, M)
+
+    def take(self, rows: Tensor) -> "Alternatives":
+        """Those of some trajectories."""
+        return Alternatives(self.proposals[rows], self.rewards[rows], self.costs[rows])
+
+    @classmethod
+    def join(cls, parts: "Sequence[Alternatives]") -> "Alternatives":
+        """Those of several batches as one."""
+        columns = zip(*(vars(part).values() for part in parts), strict=True)
+        return cls(*(torch.cat(column) for column in columns))
+
+
+@dataclass(frozen=True)
 class Trajectories:
     """b trajectories of T steps; a state that lasts several steps is stored and encoded once."""
 
@@ -91,6 +115,7 @@ class Trajectories:
     rewards: Tensor  # (b, T)
     costs: Tensor  # (b, T, constraints)
     choices: Choices | None = None  # of a policy over items
+    alternatives: Alternatives | None = None  # of a policy that samples W
 
     def __len__(self) -> int:
         return len(self.rewards)
@@ -108,6 +133,7 @@ class Trajectories:
             self.rewards[rows],
             self.costs[rows],
             None if self.choices is None else self.choices.take(rows, states),
+            None if self.alternatives is None else self.alternatives.take(rows),
         )
 
     @classmethod
@@ -118,7 +144,7 @@ class Trajectories:
         columns = {
             field.name: torch.cat([getattr(part, field.name) for part in parts])
             for field in fields(cls)
-            if field.name != "choices"
+            if field.name not in ("choices", "alternatives")
         }
         # states of a batch come after those of the batches before it
         offsets = itertools.accumulate((len(part.state_users) for part in parts), initial=0)
@@ -126,7 +152,12 @@ class Trajectories:
             [part.state_index + offset for part, offset in zip(parts, offsets, strict=False)]
         )
         choices = [part.choices for part in parts if part.choices is not None]
-        return cls(**columns, choices=Choices.join(choices) if choices else None)
+        others = [part.alternatives for part in parts if part.alternatives is not None]
+        return cls(
+            **columns,
+            choices=Choices.join(choices) if choices else None,
+            alternatives=Alternatives.join(others) if others else None,
+        )
 
 
 class ReplayBuffer:
@@ -231,14 +262,21 @@ def rollout(
     *,
     steps: int,
     generator: torch.Generator,
+    alternatives: int = 0,
 ) -> Trajectories:
-    """One trajectory of `steps` lists for each of the users (b,), by sampled W."""
+    """One trajectory of `steps` lists for each of the users (b,), by sampled W.
+
+    alternatives: further W of every step whose answers are looked up.
+    """
     parts = []
     for some in users.split(users_at_once(len(sensitive))):
         state, feedback = scenario.begin(some, sensitive.device)  # line 6
         policy, taken = PolicyState(actor, state, sensitive), []
+        others: list[Alternatives] = []
         for _ in range(steps):
             index, proposal = policy.index, policy.proposal
+            if alternatives:
+                others.append(look_up(policy, state, feedback, sensitive, alternatives, generator))
             W = proposal.sample(generator)  # line 8
             lists = actor.choose(W, state.blocked, policy.features)  # line 9
             outcome = advance(state, lists, feedback, sensitive)  # line 10
@@ -246,8 +284,36 @@ def rollout(
             taken.append((index, W, proposal.log_prob(W), lists, outcome.reward, cost))
             policy.observe(outcome)  # line 11
             state = outcome.state
-        parts.append(policy.trajectories(taken))
+        trajectories = policy.trajectories(taken)
+        if others:
+            columns = zip(*(vars(step).values() for step in others), strict=True)
+            stacked = Alternatives(*(torch.stack(column, 1) for column in columns))
+            trajectories = replace(trajectories, alternatives=stacked)
+        parts.append(trajectories)
     return Trajectories.join(parts)
+
+
+def look_up(
+    policy: PolicyState,
+    state: State,
+    feedback: LoggedFeedback,
+    sensitive: Tensor,
+    count: int,
+    generator: torch.Generator,
+) -> Alternatives:
+    """Of one step: (b, count, K d) W, and (b, count) what they would have brought."""
+    blocked, drawn = state.blocked, []
+    for _ in range(count):
+        W = policy.proposal.sample(generator)
+        lists = policy.actor.choose(W, blocked, policy.features)
+        shown = (lists >= 0) & sensitive[lists.clamp(min=0)]
+        drawn.append((W, feedback.answer(lists).sum(1).to(W), shown.sum(1).to(W)))
+    return Alternatives(*(torch.stack(column, 1) for column in zip(*drawn, strict=True)))
+
+
+def draws(config: FcpoConfig, seed: int) -> torch.Generator | None:
+    """What W is sampled by when it serves; None: the mean is served."""
+    return torch.Generator().manual_seed(seed) if config.serve == "sample" else None
 
 
 @torch.no_grad()

@@ -17,6 +17,12 @@ from fairhorizon.rankers.candidates import CandidateSet
 
 # ---- W was sampled -------------------------------------------------------------------------------
 #     change of return     sum_t gamma^t (P_new(W_t) / P(W_t) - 1) A_t,    mean of trajectories
+#
+# With M alternatives to every W, what a step brings at once is estimated from all M + 1, each
+# against the mean of the others; what comes later is known of the W whose list was shown alone.
+# With r_m what W_m brings at once and W_0 the one shown, a step has
+#
+#     1/M sum_m (ratio_m - 1) (r_m - mean r)  +  (ratio_0 - 1) (A - (r_0 - mean r))
 def gaussian_surrogate(
     batch: Trajectories, outputs: Tensor, advantages: Tensor, scale: Tensor
 ) -> Surrogate:
@@ -24,19 +30,35 @@ def gaussian_surrogate(
 
     outputs: (m, 2 K d) of the present actor in the states of the batch.
     """
-    present = Proposal.from_outputs(outputs)
+    present, others = Proposal.from_outputs(outputs), batch.alternatives
     steps = batch.state_index.flatten()  # (b T,) the state of each step
-    proposals = batch.proposals.flatten(0, 1)
-    log_probs = present.log_prob(proposals, steps)
-    # Trajectories of an earlier policy are weighted by importance, truncated at 1.
-    importance = torch.exp(log_probs - batch.log_probs.flatten()).clamp(max=1)
-    weights = (advantages * scale[:, None]).flatten(1) * importance
     visits = torch.bincount(steps, minlength=len(outputs)).to(outputs)  # (m,) of each state
+    # W of all steps, (b T, K d), with their weights, (1 + constraints, b T)
+    drawn = [(batch.proposals.flatten(0, 1), (advantages * scale[:, None]).flatten(1))]
+    if others is not None:
+        shown = torch.stack([batch.rewards, batch.costs[:, :, 0]])[..., None]
+        signals = torch.cat([shown, torch.stack([others.rewards, others.costs])], dim=3)
+        at_once = (signals - signals.mean(3, keepdim=True)) * scale[:, None, :, None]
+        count = others.rewards.shape[2]
+        first, *further = at_once.flatten(1, 2).unbind(2)
+        proposals, weights = drawn[0]
+        drawn = [(proposals, weights - first + first / count)]
+        sampled = others.proposals.flatten(0, 1).unbind(1)
+        drawn += [(W, at_once / count) for W, at_once in zip(sampled, further, strict=True)]
+
+    log_probs = [present.log_prob(proposals, steps) for proposals, _ in drawn]
+    if others is None:
+        # Trajectories of an earlier policy are weighted by importance, truncated at 1.
+        importance = torch.exp(log_probs[0] - batch.log_probs.flatten()).clamp(max=1)
+        drawn = [(proposals, weights * importance) for proposals, weights in drawn]
 
     def evaluate(outputs: Tensor) -> Predicted:
         new = Proposal.from_outputs(outputs)
-        change = torch.expm1(new.log_prob(proposals, steps) - log_probs)
-        reward, *costs = weights @ change
+        parts = [
+            weights @ torch.expm1(new.log_prob(proposals, steps) - log_prob)
+            for (proposals, weights), log_prob in zip(drawn, log_probs, strict=True)
+        ]
+        reward, *costs = torch.stack(parts).sum(0)
         return Predicted(reward, torch.stack(costs), new.kl_from(present) @ visits / len(steps))
 
     def sample(size: int, generator: torch.Generator) -> Fisher:

@@ -22,6 +22,7 @@ from torch import Tensor
 from fairhorizon.data.splits import LATER, Split
 from fairhorizon.errors import ConfigError, ModelError
 from fairhorizon.fcpo.config import FcpoConfig, attention_of
+from fairhorizon.fcpo.embeddings import fit_embeddings
 from fairhorizon.fcpo.fitted import FittedPolicy
 from fairhorizon.fcpo.learner import Learner
 from fairhorizon.fcpo.networks import (
@@ -32,7 +33,7 @@ from fairhorizon.fcpo.networks import (
     numbers_of_users,
     queue_length,
 )
-from fairhorizon.fcpo.rollouts import Trajectories, rollout, rollout_items, served_ndcg
+from fairhorizon.fcpo.rollouts import Trajectories, draws, rollout, rollout_items, served_ndcg
 from fairhorizon.fcpo.serving import (
     FEWEST_USERS,
     VALIDATION_LENGTH,
@@ -51,7 +52,6 @@ from fairhorizon.rankers.candidates import (
     fit_temperature,
 )
 from fairhorizon.rankers.ensemble import Ensemble
-from fairhorizon.rankers.mf import Mf
 from fairhorizon.recommenders.base import FitTask, Fitted, LogPart
 from fairhorizon.recommenders.interactive import listed_ndcg
 from fairhorizon.recommenders.lists.features import (
@@ -134,6 +134,7 @@ class GaussianEpisodes:
                     self.sensitive,
                     steps=config.horizon,
                     generator=generator,
+                    alternatives=config.alternatives,
                 )
             )
         return Trajectories.join(parts)
@@ -145,7 +146,7 @@ class GaussianEpisodes:
             self.validation,
             self.sensitive,
             length=VALIDATION_LENGTH,
-            generator=torch.Generator().manual_seed(self.seed),
+            generator=draws(self.config, self.seed),
         )
 
 
@@ -395,16 +396,14 @@ class Training:
             )
         if not config.warm_start:
             # As in the paper: random weights over the embeddings of a factorisation.
-            listener.stage(f"{split.name}: pretraining the embeddings", metric="RMSE")
-            pmf = Mf(config.pmf, seed=seed).fit(split, on_epoch=listener.epoch)
-            listener.stage(f"PMF validation RMSE {pmf.validation_rmse_:.4f}")
+            embeddings = fit_embeddings(split, config, seed, listener)
             training = cls(
                 split,
                 config,
-                vectors=(pmf.user_vectors_, pmf.item_vectors_),
+                vectors=(embeddings.users, embeddings.items),
                 sensitive=sensitive,
                 seed=seed,
-                pretraining_rmse=pmf.validation_rmse_,
+                pretraining_rmse=embeddings.rmse,
             )
             return training._of_task(task)
         start = fit_warm_start(split, config, seed, task.fitted, listener)

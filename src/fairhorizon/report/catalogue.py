@@ -41,6 +41,7 @@ PRESET_SUMMARIES = {
     "fcpo:strong-start": "fcpo:strong without CPO rounds, to compare with it.",
     "fcpo:long": "FCPO that looks ahead in the long run, for users who can leave.",
     "fcpo:paper": "FCPO as in the paper: from random weights, one training for every limit.",
+    "fcpo:tuned": "The paper's policy with what its text leaves open chosen on validation items.",
 }
 
 
