@@ -192,7 +192,7 @@ def test_with_feedback_the_state_follows_the_hits():
 
 @pytest.mark.parametrize("list_length", [1, 3])
 def test_alternatives_are_answered_as_if_they_were_shown(list_length):
-    actor, scenario, sensitive = world(5, list_length)
+    actor, scenario, sensitive = market(5, list_length)
     users, steps = torch.tensor([5, 0, 11, 5]), 4
     batch = rollout(
         actor, scenario, users, sensitive, steps=steps, generator=generator(), alternatives=6
