@@ -44,6 +44,7 @@ class Method:
 
     @classmethod
     def parse(cls, text: str) -> Self:
+        """The method of a name, as in `ease:recent+quota@0.4`; a MethodError says what is wrong."""
         written = MethodName.split(text)
         base, preset = written.base, written.preset
         reranker, level = written.reranker, written.level
@@ -62,6 +63,7 @@ class Method:
         method = cls(base, reranker, None, preset)
         if level is None:
             return method
+        # Asked of the method without its level, as some methods have none.
         if method.capabilities.levels is Levels.NONE:
             raise MethodError(f"{text}: {base} has no level to set (leave out @{level})")
         try:
@@ -108,7 +110,11 @@ class Method:
 
     @property
     def trained(self) -> "Method":
-        """The part that is trained: a re-ranker is not, nor a level that any model can serve."""
+        """The part that is trained.
+
+        Re-rankers are not trained, and one model may serve all levels. So `ease+quota@0.4` and
+        `ease+quota@0.6` share the training of `ease`.
+        """
         if self.capabilities.levels is not Levels.SERVED:
             return self
         default = next(iter(presets_of(self.base)), None) if self.base in RECOMMENDERS else None
@@ -137,9 +143,11 @@ def build(method: Method, given: Given, seed: int, *, preset: str | None = None)
     recommender = RECOMMENDERS[method.base]
     default = next(iter(recommender.presets))
     name = method.preset or (preset if preset in recommender.presets else default) or default
+    # The settings that define a preset cannot be changed under its name.
     given = {
         key: value for key, value in given.items() if key not in recommender.fixed.get(name, ())
     }
+    # The level after the given settings: `fcpo@0.4` wins over a level in the configuration file.
     level = {} if method.level is None else {recommender.level_setting: method.level}
     return recommender.configured(changed(recommender.presets[name], {**given, **level}), seed)
 
@@ -177,7 +185,7 @@ def rankers_of(model: Recommender) -> frozenset[str]:
 
 
 def longest_first(method: Method) -> tuple[int, str]:
-    """Recommenders, then rankers from the last to the first: what is slow must not start last."""
+    """A sort key that puts slow methods first, so that none of them is started last and alone."""
     order = [*RECOMMENDERS, *reversed(RANKERS)]
     return order.index(method.base), str(method)
 
