@@ -15,7 +15,7 @@ from torch import Tensor
 from fairhorizon.data.splits import Split
 from fairhorizon.errors import ConfigError
 from fairhorizon.limits.supported import SupportedLimits, gini_limits, is_multi_limit, level_under
-from fairhorizon.rankers import RANKERS
+from fairhorizon.rankers import ranker_class
 from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.recommenders.base import (
     BlockServing,
@@ -257,7 +257,7 @@ class Ranked(Recommender):
         if description["reranker"] is not None:
             reranker_class = RERANKERS[description["reranker"]["method"]]
             reranker = reranker_class.model_validate(description["reranker"]["config"])
-        model = cls(RANKERS[stored["method"]].from_parts(fitted, stored), reranker)
+        model = cls(ranker_class(stored["method"]).from_parts(fitted, stored), reranker)
         model.sensitive_, model.fingerprint_ = tensors["sensitive"], model.ranker.fingerprint_
         model.calibration_ = Calibration.from_tensors(tensors)
         return model
