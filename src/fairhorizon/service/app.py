@@ -61,7 +61,8 @@ def build_app(service: Service) -> FastAPI:
         description=DESCRIPTION,
         lifespan=lifespan,
         responses=problems.RESPONSES,
-        docs_url=None,  # dashboard/api_page.py draws it without scripts of another host
+        # dashboard/api_page.py draws the API without scripts of another host.
+        docs_url=None,
         redoc_url=None,
     )
     app.state.service, app.state.authenticator = service, Authenticator(service)
@@ -81,6 +82,8 @@ def routed(scope: Scope) -> Scope:
     raw: bytes = scope.get("raw_path") or b""
     if not raw.startswith(PREFIX):
         return scope
+    # Everything is decoded but %2F and %25, which the route's handler decodes after the path is
+    # split.
     parts = [part if KEPT.fullmatch(part) else unquote_to_bytes(part) for part in KEPT.split(raw)]
     return {**scope, "path": b"".join(parts).decode("utf-8")}
 
@@ -102,7 +105,7 @@ class RequestMiddleware:
             message = await receive()
             size += len(message.get("body", b""))
             if size > LARGEST_BODY:
-                # the one kind of error that whoever reads the body lets pass as it is
+                # An HTTPException, which FastAPI passes on while it reads a body; it wraps others.
                 raise HTTPException(TOO_LARGE.status, TOO_LARGE.error)
             return message
 
@@ -115,6 +118,7 @@ class RequestMiddleware:
 
         try:
             scope = routed(scope)
+            # Refused by its header where it has one; a body sent in chunks is counted as it comes.
             if _announced(scope) > LARGEST_BODY:
                 await answer(TOO_LARGE)(scope, receive, sent)
             else:
@@ -122,6 +126,7 @@ class RequestMiddleware:
         except UnicodeDecodeError:
             await answer(NOT_UTF8)(scope, receive, sent)
         finally:
+            # By route and not by path: ids in paths would make a time series each.
             route = getattr(scope.get("route"), "path_format", "other")
             self.metrics.observe(route, status, time.perf_counter() - started)
 

@@ -84,6 +84,7 @@ class Maintenance:
         if replica is not None and time.monotonic() >= self._next_sign:
             with self.database.writing() as connection:
                 sign_of_life(self.database, connection, replica)
+            # Several signs within the timeout, so that a missed one is no death.
             self._next_sign = time.monotonic() + self.settings.replica_timeout / 5
         with self.database.reading() as connection:
             generation = read_state(self.database, connection).generation
@@ -93,10 +94,13 @@ class Maintenance:
 
     def _roll_up(self) -> None:
         while roll_up(self.database) and not self._ended.is_set():
-            time.sleep(0.02)  # lists go before their counts
+            # A pause in between: lists that are recorded need the same lock.
+            time.sleep(0.02)
 
     def _give_up(self) -> None:
         with self.database.reading() as connection:
+            # A look without a lock first: mostly there is nothing to do, and a write would make
+            # lists wait.
             if not any_over(self.database, connection):
                 return
         with self.database.writing() as connection:
@@ -116,6 +120,7 @@ class Maintenance:
             due = epoch and self.database.now(connection) >= begun + self.settings.relabel
         if due:
             with self.database.writing() as connection:
+                # The same name in all replicas, so that the job is made once.
                 once = f"{jobs.RELABEL} after epoch {epoch}"
                 jobs.ask(self.database, connection, jobs.RELABEL, once, {})
 
@@ -126,6 +131,8 @@ class Maintenance:
             number = jobs.to_be_promoted(connection)
             row = None if number is None else model_row(connection, number)
         if row is not None and replica is not None:
+            # Before the promotion: the switch is then a change of a number, and no request waits
+            # for a model.
             loaded(row.folder)
             with self.database.writing() as connection:
                 sign_of_life(self.database, connection, replica, model_ready=row.id)

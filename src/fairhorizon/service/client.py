@@ -24,6 +24,7 @@ def promote(url: str, folder: Path, say: Callable[[str], None]) -> None:
     say: receives lines on what was done.
     """
     models = {one["Folder"]: one["Id"] for one in _call(url, "GET", "/v1/models")}
+    # As the service names folders (`post_model`).
     name = os.path.realpath(folder)
     if name not in models:
         _finished(url, _call(url, "POST", "/v1/models", {"Folder": name})["Id"])
@@ -55,6 +56,7 @@ def _call(url: str, method: str, path: str, content: Any = None) -> Any:
         with urlopen(request, timeout=TIMEOUT) as answer:
             return json.load(answer)
     except HTTPError as error:
+        # The service answers errors with {error, remedy}; other servers answer anything.
         with error:
             told = error.read().decode("utf-8", "replace")
         try:

@@ -63,7 +63,8 @@ def serve(
     url: of the database.  say: receives lines for whoever has started it.
     items: a table of items, whose columns limits may be about, and how it is read.
     """
-    torch.set_num_threads(1)  # workers share the cores
+    # Workers share the cores.
+    torch.set_num_threads(1)
     # In a process of its own: workers are forked, and neither connections nor the threads that
     # read a model's files survive that. What is imported does, so that workers start at once.
     with (
@@ -72,7 +73,8 @@ def serve(
     ):
         filling = first.submit(_prepared, url, settings, run, limits, items, address)
         os.environ[METRICS_FOLDER] = folder
-        import fairhorizon.service.app  # noqa: F401  # it reads the variable
+        # Imported after the variable is set, which the metrics read when they are imported.
+        import fairhorizon.service.app  # noqa: F401
 
         notes, fault = filling.result()
         first.shutdown()
@@ -84,7 +86,8 @@ def serve(
         if workers > 1 and database.dialect == SQLITE:
             say("note: workers take turns writing to SQLite (PostgreSQL serves them side by side)")
         gc.collect()
-        gc.freeze()  # what is imported stays: workers share it, and never look through it again
+        # What is imported stays: workers share its memory, and their collectors skip it.
+        gc.freeze()
         say(f"serving at {address} with {workers} worker{'s' * (workers > 1)}, data in {database}")
         _listen(partial(application, url, settings, address.is_local), address, workers)
 
@@ -132,7 +135,8 @@ def application(url: str, settings: ServiceSettings, is_local: bool) -> Any:
     from fairhorizon.service.app import build_app
     from fairhorizon.service.background import Service
 
-    sys.setswitchinterval(0.001)  # answers need not wait for the thread that makes lists
+    # Threads take turns more often: answers need not wait for the thread that makes lists.
+    sys.setswitchinterval(0.001)
     return build_app(Service(Database(url), settings, open_to=LOCAL if is_local else ()))
 
 

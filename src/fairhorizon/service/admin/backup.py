@@ -31,12 +31,13 @@ FORMAT = "fairhorizon service backup 1"
 MANIFEST = "manifest.json"
 FOR_THE_OWNER = 0o600  # it has the secret of the dashboard and the ids of people
 PIECE = 2**20  # bytes read at a time
-# what reading a damaged zip can end in, beside the error made for it
+# What reading a damaged zip can raise: more than BadZipFile.
 NOT_WHOLE = (
     *(zipfile.BadZipFile, zlib.error, struct.error),
     *(EOFError, OSError, RuntimeError, ValueError),
 )
 AGAIN = "make the backup again, or copy it again"
+# The state of a database that the service was started with once, but that it never worked with.
 UNTOUCHED = {"generation": 0, "epoch": 0, "lists": 0, "showings": 0, "model_id": None}
 
 
@@ -79,8 +80,10 @@ def back_up(database: Database, file: Path) -> dict[str, int]:
 
 def _write_part(archive: zipfile.ZipFile, connection: Connection, table: sa.Table) -> BackupPart:
     columns = tuple(column.name for column in table.columns)
+    # In a fixed order, so that backups of the same content have the same sums.
     query = sa.select(table).order_by(*table.primary_key.columns)
     digest, rows = hashlib.sha256(), 0
+    # How large a part gets is not known before: beyond 2 GiB it needs the wider fields.
     with archive.open(part_name(table.name), "w", force_zip64=True) as out:
         for block in in_blocks(connection, query):
             lines = "".join(json.dumps(list(row)) + "\n" for row in block).encode()
@@ -112,7 +115,8 @@ class BackupFile:
                     if _sha256(archive, part_name(name)) != part.sha256:
                         raise DataError(f"{part_name(name)} has changed", file=path, remedy=AGAIN)
         except NOT_WHOLE as error:
-            if isinstance(error, OSError) and error.filename:  # the file cannot be read at all
+            # With a name it is the file itself, which is missing or may not be read.
+            if isinstance(error, OSError) and error.filename:
                 raise
             raise DataError(
                 "is not a backup, or is truncated or damaged", file=path, remedy=AGAIN
@@ -177,11 +181,14 @@ def restore(database: Database, file: Path) -> dict[str, int]:
         _refuse(database, "has tables of another version")
     migrate(database)
     with database.writing() as connection:
+        # Checked after the lock, so that nobody fills a table between the look and the first row.
         _lock(database, connection)
         _check_empty(database, connection)
+        # Sorted so that a row comes after those that its foreign keys point to.
         for table in metadata.sorted_tables:
             if table is not replicas:
                 _fill(connection, table, backup)
+        # All leases: none of their replicas was restored.
         give_back(connection, sa.true())
         if database.dialect == POSTGRESQL:
             _continue_numbers(connection)
@@ -196,7 +203,7 @@ def _lock(database: Database, connection: Connection) -> None:
 
 
 def _check_empty(database: Database, connection: Connection) -> None:
-    """Refuse a database with rows; that of a state in which nothing has happened is removed."""
+    """Refuse a database with rows. The row of a state in which nothing has happened is removed."""
     for table in metadata.sorted_tables:
         if table is state:
             for row in connection.execute(sa.select(state)):
@@ -224,6 +231,7 @@ def _fill(connection: Connection, table: sa.Table, backup: BackupFile) -> None:
                 remedy="restore it into the kind of database that it is from",
             ) from error
         written += len(block)
+    # The sum was checked before, so this is a backup whose manifest contradicts it.
     if written != backup.parts[table.name].rows:
         raise DataError(
             f"{part_name(table.name)} has {written} rows, not {backup.parts[table.name].rows}",

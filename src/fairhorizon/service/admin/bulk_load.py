@@ -162,13 +162,15 @@ def read_log(path: Path, columns: FileColumns, kind: str) -> LogRows:
     values = np.ones(len(table.frame))
     if value is not None:
         values = to_ratings(as_column(table.frame[value]), value, table.origin)
-        values = np.where(np.isnan(values), 1.0, values)  # an event, of which more is not known
+        # Without a value it still is an event, which counts like one of a log without values.
+        values = np.where(np.isnan(values), 1.0, values)
     users, items = (_ids(table, str(found[role])) for role in ("user", "item"))
     return LogRows(kind, users, items, _times(table, moment), values)
 
 
 def _times(table: Table, column: str) -> NDArray[np.float64]:
     times = to_times(as_column(table.frame[column]), column, table.origin).astype(np.float64)
+    # Most often milliseconds, which as seconds are thousands of years ahead.
     later = times > time.time() + DAY
     if later.any():
         row = int(later.argmax())
@@ -184,11 +186,13 @@ def _id_column(table: Table, role: str, wanted: str | int | None) -> str:
     """The column that is wanted, else one of a usual name, else `id`; the first without header."""
     names = table.frame.columns
     if isinstance(wanted, str) and wanted not in names:
-        wanted = None  # it is how a log beside this table calls it
+        # It is how the log beside this table calls the column.
+        wanted = None
     if wanted is None and not table.header:
         wanted = 0
     if wanted is None and not any(is_usual_name(name, role) for name in names):
         wanted = next((name for name in names if name.lower() == "id"), None)
+    # Both roles have to be found; any column does for the one that is not wanted.
     other = "user" if role == "item" else "item"
     return str(find_columns(table, {role: wanted, other: 0}, {})[role])
 
@@ -220,6 +224,8 @@ def _cells(table: Table, id_column: str) -> dict[str, list[Any]]:
     for name in table.frame.columns:
         if name != id_column:
             series = table.frame[name]
+            # Whole numbers that were read as floats, since a cell is empty, are written without
+            # ".0".
             floats = series.dtype in (pl.Float32, pl.Float64)
             cells = attribute_cells(series.to_numpy()).tolist() if floats else series.to_list()
             found[name] = [None if is_missing(cell) else cell for cell in cells]
@@ -271,7 +277,10 @@ class LoadedRows:
 
 @dataclass
 class BulkLoad:
-    """Writes to one database."""
+    """Writes rows of files to one database.
+
+    tell: is called after every block with the rows done and their number.
+    """
 
     database: Database
     tell: Tell
@@ -283,6 +292,7 @@ class BulkLoad:
         for begin in range(0, len(some), BLOCK):
             block = some[begin : begin + BLOCK]
             with self.database.writing() as connection:
+                # A deleted item equals no row: a file that names it brings it back.
                 there = {
                     row.id: None if row.deleted else Item.from_row(row)
                     for row in _known(connection, items, [one.id for one in block])
@@ -311,11 +321,13 @@ class BulkLoad:
     def log(self, rows: LogRows) -> LoadedRows:
         """Record events that were not seen before."""
         done = LoadedRows(len(rows))
+        # Once per user and not per row: every look computes a hash.
         gone = {one for one in set(rows.users) if self._is_forgotten(one)}
         for begin in range(0, len(rows), BLOCK):
             end = min(begin + BLOCK, len(rows))
             kept = [row for row in range(begin, end) if rows.users[row] not in gone]
             done.left_out += end - begin - len(kept)
+            # With no types that confirm: an old event names no list.
             done.new += record_feedback(self.database, rows.events(kept), read=())
             self.tell(end, len(rows))
         return done
@@ -326,7 +338,7 @@ class BulkLoad:
         done.new += len(other) - changed
 
     def _is_forgotten(self, user: str) -> bool:
-        """An old log must not bring back who asked to be forgotten."""
+        """Whether the user asked to be forgotten, whom an old log must not bring back."""
         if self._forgotten is None:
             with self.database.reading() as connection:
                 self._forgotten = forgotten_users(connection)
@@ -346,6 +358,7 @@ def add_labels(database: Database, some: Sequence[Item]) -> None:
             changed = [one for one in block if one.id not in there]
             for one in block:
                 row = there.get(one.id)
+                # New items are among the changed already; deleted ones stay deleted.
                 if row is None or row.deleted:
                     continue
                 before = row.labels if isinstance(row.labels, Mapping) else {}

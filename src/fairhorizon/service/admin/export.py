@@ -127,6 +127,7 @@ class ParquetParts:
 
     def add(self, rows: Sequence[Sequence[Any]]) -> None:
         """Some rows; their cells are in the order of the schema."""
+        # A file without rows has one empty part, which carries the columns.
         if rows or not self._files:
             file = self.folder / f"{len(self._files)}.parquet"
             pl.DataFrame(rows, schema=self.schema, orient="row").write_parquet(file)
@@ -150,6 +151,7 @@ def export(database: Database, folder: Path, wanted: Wanted) -> Exported:
             _showings(connection, wanted, parts)
             _events(connection, wanted, parts[FEEDBACK], found.types)
             tables = _log_and_items(database, connection, wanted) if wanted.with_log else {}
+        # The files get their names together at the end, or none of them does.
         with written_together():
             for name, table in tables.items():
                 write_atomically(folder / name, table.write_parquet)
@@ -172,10 +174,11 @@ def _showings(connection: Connection, wanted: Wanted, parts: dict[str, ParquetPa
         impressions: list[Sequence[Any]] = []
         liked: list[Sequence[Any]] = []
         for row in block:
-            # lists that were recorded together have one time; `audit` tells lists apart by it
+            # Lists that were recorded together have one time; `audit` tells lists apart by it.
             last = max(row.served_at, last + TICK)
             seen = {one.place for one in confirmed.of(row.number)}
             given = answers.of(row.number)
+            # Lists of forgotten users count as impressions, but are nobody's.
             if row.user_id is not None:
                 showings += _list_rows(row, last)
                 liked += _answer_rows(row, last, given, wanted.negative)
@@ -220,6 +223,7 @@ def _answer_rows(
 def _confirmed(chosen: Sequence[sa.ColumnElement[bool]]) -> sa.Select[Any]:
     return (
         sa.select(lists.c.number, confirmations.c.place)
+        # In the order of the lists, as `_Alongside` needs it.
         .join(lists, lists.c.id == confirmations.c.list_id)
         .where(*chosen)
         .order_by(lists.c.number)
@@ -279,6 +283,7 @@ def _log_and_items(
     ]
     events = pl.DataFrame(rows, schema=LOGGED, orient="row")
     log = events if model is None else pl.concat([_log_of(model), events])
+    # Hashes are computed once per user and not per row. The log of the model has them still.
     left_out = [one for one in log["user"].unique().to_list() if one in gone]
     log = log.filter(~pl.col("user").is_in(left_out))
     # A model of last night has the events until then in its log already.
@@ -292,6 +297,7 @@ def _log_of(model: Model) -> pl.DataFrame:
     A log without times is before all events, in its own order.
     """
     log = model.state.catalogue.log
+    # Times -n to -1: before 1970, and so before every event.
     times = np.arange(len(log)) - len(log) if log.timestamps is None else log.timestamps
     users, items, ratings = log.users, log.items, log.ratings
     values = np.ones(len(log)) if ratings is None else ratings
@@ -321,7 +327,7 @@ def _items(connection: Connection) -> pl.DataFrame:
 
 
 class _Alongside:
-    """Rows that belong to lists, in the order of the lists, read as these are."""
+    """Rows that belong to lists, read in step with the lists: a merge of two sorted queries."""
 
     def __init__(self, connection: Connection, query: sa.Select[Any]) -> None:
         self._rows = (row for block in in_blocks(connection, query) for row in block)
@@ -330,6 +336,7 @@ class _Alongside:
     def of(self, number: int) -> list[Any]:
         """Those of a list; lists are asked for in order."""
         found = []
+        # Rows of lists that were not asked for are passed over.
         while self._next is not None and self._next.number <= number:
             if self._next.number == number:
                 found.append(self._next)

@@ -21,11 +21,13 @@ def remove(
     and those of which it could not be found out.
     """
     with database.writing() as connection:
-        if database.dialect == SQLITE:  # else what is deleted can still be read in its file
+        if database.dialect == SQLITE:
+            # Overwrites what is deleted, which could still be read in the file otherwise.
             connection.execute(sa.text("PRAGMA secure_delete = ON"))
         rows = forget_user(database, connection, user)
         folders = [row.folder for row in all_models(connection)]
-    database.empty_log(larger_than=0)  # old pages are in it; somebody who reads now keeps them
+    # The write-ahead log still has the old pages; it cannot be emptied while somebody reads them.
+    database.empty_log(larger_than=0)
     return rows, *_who_knows(user, folders)
 
 

@@ -37,6 +37,7 @@ def ask(
     database: Database, connection: Connection, kind: str, once: str, arguments: dict[str, Any]
 ) -> int:
     """The number of the job; it is made once, however often it is asked for."""
+    # `once` is unique: of replicas that ask for the same work at the same time one makes the job.
     insert = database.insert(jobs).on_conflict_do_nothing(index_elements=["once"])
     row: dict[str, Any] = {
         "kind": kind,
@@ -54,11 +55,13 @@ def take(connection: Connection, replica: str) -> Any:
 
     Of several replicas that ask at the same time one gets it.
     """
+    # A replica whose row is gone is dead: its jobs are free again.
     gone = jobs.c.owner.not_in(sa.select(replicas.c.id))
     free = (jobs.c.state == JobState.WAITING) | ((jobs.c.state == JobState.RUNNING) & gone)
     row = connection.execute(sa.select(jobs).where(free).order_by(jobs.c.id).limit(1)).first()
     if row is None:
         return None
+    # Only if nobody has claimed it since it was read: the update finds the row as it was, or none.
     same = jobs.c.owner.is_(None) if row.owner is None else jobs.c.owner == row.owner
     claim = jobs.update().where(jobs.c.id == row.id, same, jobs.c.state == row.state)
     claimed = connection.execute(claim.values(state=JobState.RUNNING.value, owner=replica))
@@ -129,9 +132,11 @@ class JobRunner:
         try:
             message, state = does[job.kind](job.arguments, say), JobState.DONE
         except _LeftError:
+            # The job stays in state running; another replica takes it once this one's row is gone.
             return False
         except DatabaseAwayError:
-            raise  # nothing can be said of the job now
+            # Nothing can be written of the job now; it is taken up again later.
+            raise
         except FairHorizonError as error:
             message, state = str(error), JobState.FAILED
             LOG.warning("job %s (%s) failed: %r", job.id, job.kind, str(error))
@@ -145,7 +150,8 @@ class JobRunner:
     def _register(self, arguments: dict[str, Any], say: Say) -> str:
         say(0.1, "loading the model")
         model = loaded(arguments["folder"])
-        model.retention_for(self.value)  # refuses what cannot be served
+        # Raises for a model that cannot serve lists of this value.
+        model.retention_for(self.value)
         with self.database.writing() as connection:
             number = register(self.database, connection, arguments["folder"], model)
         return f"model {number} (POST /v1/models/{number}/promote)"
@@ -155,7 +161,10 @@ class JobRunner:
         number = int(arguments["model"])
         with self.database.reading() as connection:
             row = model_row(connection, number)
-        loaded(row.folder).retention_for(self.value)  # refuses what cannot be served
+        # Again, as the setting may have changed since the model was registered.
+        loaded(row.folder).retention_for(self.value)
+        # Replicas find this job and load the model by themselves (`Maintenance`). One that takes
+        # longer than this loads it when it sees the promotion.
         until = time.monotonic() + WAIT_FOR_REPLICAS
         while time.monotonic() < until:
             with self.database.reading() as connection:
@@ -171,6 +180,7 @@ class JobRunner:
         return f"model {number} is served"
 
     def _relabel(self, arguments: dict[str, Any], say: Say) -> str:  # noqa: ARG002
+        # Whoever is popular is decided by all showings, so they are counted to the end first.
         while roll_up(self.database):
             say(0.5, "counting what was shown")
         return f"epoch {relabel(self.database)} of labels has begun"

@@ -60,6 +60,7 @@ def set_up(
         state, there = read_state(database, connection), all_limits(connection)
     if run is not None:
         folder = str(run.resolve())
+        # Only in a new database: limits that were ended by hand must not come back with a restart.
         if not asked and not there:
             asked = loaded(folder).limits
         number = _number_of(database, folder)
@@ -117,7 +118,8 @@ def items_of(model: Model) -> list[Item]:
     if catalogue.table is not None or isinstance(described, NamedColumns):
         try:
             columns = {name: catalogue.attribute(name)[: len(names)] for name in described}
-        except (FairHorizonError, OSError) as error:  # titles are welcome, but not needed
+        except (FairHorizonError, OSError) as error:
+            # Titles are welcome, but not needed.
             LOG.warning("the items are not described: %s", error)
     return [
         Item(one, labels={name: _values(cells[n]) for name, cells in columns.items() if cells[n]})
@@ -136,6 +138,8 @@ def relabel(database: Database) -> int:
         with database.reading() as connection:
             snapshot = loader.load(connection)
         with database.writing() as connection:
+            # Loading takes long, so it is done without the lock; what changed meanwhile is loaded
+            # again.
             if lock_state(database, connection).generation != snapshot.generation:
                 continue
             popular = popular_now(snapshot, showings_by_item(connection))
@@ -164,19 +168,24 @@ def create_limit(
     slack: int | None = None,
     instead_of: int | None = None,
 ) -> int:
-    """Create a limit that the items can keep; a FairHorizonError says what is wrong with it.
+    """Create a limit that the items can keep, and return its number.
 
-    instead_of: a limit that ends with it.
+    window, counts, slack: of this limit; None: those of the settings. The slack is in showings.
+    instead_of: the number of a limit that ends in the same transaction.
+
+    Raises a FairHorizonError that says what is wrong with the limit.
     """
     limit = Limit.parse(text)
     check_served(limit)
     asked = str(limit)
     counted = str(Window.parse(window or settings.window))
     loader = SnapshotLoader(database)
+    # Without the lock, as loading the items takes long.
     with database.reading() as connection:
         check_bound(loader.load(connection), limit)
     with database.writing() as connection:
         lock_state(database, connection)
+        # Ended first: the new one may be the same text with another window.
         if instead_of is not None:
             end_limit(database, connection, instead_of)
         if any(row.text == asked for row in limits_in_force(connection)):

@@ -46,6 +46,8 @@ class Authenticator:
                     f"send it as {HEADER} (make one: fairhorizon keys make)",
                     UNKNOWN,
                 )
+            # Without keys the browser of somebody on this machine could be used by any page that it
+            # shows.
             if request.headers.get("Sec-Fetch-Site") == "cross-site":
                 raise ApiProblem(
                     401, "a page elsewhere asks without a key", "ask with one", UNKNOWN
@@ -62,7 +64,9 @@ class Authenticator:
         return key
 
     def without_key(self, request: Request) -> Key:
-        """Everybody, but only by a name of this machine: a page elsewhere cannot pretend to be."""
+        """Everybody, who has to call the service by a name of this machine."""
+        # A page elsewhere can let its own name lead to this machine (DNS rebinding), but the
+        # browser then sends that name as the host.
         if _host(request) not in self.service.open_to:
             raise ApiProblem(
                 401,
@@ -88,6 +92,7 @@ class Authenticator:
 
     async def find(self, text: str) -> Key | None:
         """The key that a text is; None: it is none, or has ended."""
+        # Hashed, so that keys are not kept in memory. The text may be anything, also no UTF-8.
         name = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
         return await self._remembered(name, self._look_up, text)
 
@@ -98,10 +103,12 @@ class Authenticator:
     async def _remembered(
         self, name: str, look_up: Callable[[str], Key | None], text: str
     ) -> Key | None:
+        # Texts that are no key are remembered too: a client with a wrong key costs few queries.
         found, until = self._known.get(name, (None, 0.0))
         if time.monotonic() < until:
             return found
         found = await run_in_threadpool(look_up, text)
+        # All at once: it is a cache of seconds, and guesses must not fill the memory.
         if len(self._known) >= MOST_REMEMBERED:
             self._known.clear()
         self._known[name] = found, time.monotonic() + REMEMBERED
@@ -120,7 +127,8 @@ class Authenticator:
     def count(self, caller: str) -> None:
         """Refuse a caller who has no calls left; they come back with time."""
         rate, now = self.service.settings.requests_per_second, time.monotonic()
-        most = max(1.0, rate)  # also where a call is allowed every few seconds only
+        # A token bucket that holds the calls of one second; of a rate below 1, one call.
+        most = max(1.0, rate)
         left, then = self._calls.get(caller, (most, now))
         left = min(most, left + rate * (now - then))
         if len(self._calls) >= MOST_REMEMBERED:
@@ -158,6 +166,7 @@ class RoleCheck:
     role: Role
 
     async def __call__(self, request: Request) -> Key:
+        # `GuardedRoute` has asked already when FastAPI asks again as it solves the dependencies.
         key: Key | None = getattr(request.state, "key", None)
         if key is None:
             authenticator: Authenticator = request.app.state.authenticator
@@ -165,7 +174,8 @@ class RoleCheck:
             try:
                 key = await authenticator.who(request)
             except ApiProblem:
-                authenticator.count(client)  # whoever guesses keys is slowed down too
+                # Whoever guesses keys is slowed down too.
+                authenticator.count(client)
                 raise
             authenticator.count(key.id or client)
             request.state.key = key

@@ -27,6 +27,7 @@ MOST_CATEGORIES = 100
 class IdConvertor(Convertor[str]):
     """One part of a path, as in /api/item/{item:id}."""
 
+    # A slash of an id comes as %2F, which `routed` leaves in the path until it is split.
     regex = "[^/]+"
 
     def convert(self, value: str) -> str:
@@ -88,6 +89,7 @@ Text = Annotated[str, Field(max_length=LONGEST_TEXT), AfterValidator(storable)]
 Json = Annotated[Any, AfterValidator(storable_json)]
 Moment = Annotated[
     datetime | None,
+    # An empty text is as good as no time.
     BeforeValidator(lambda given: None if given == "" else given),
     AfterValidator(_answerable),
 ]

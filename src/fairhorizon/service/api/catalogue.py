@@ -57,6 +57,7 @@ class ItemBody(Body):
 
     @classmethod
     def from_item(cls, item: Item) -> "ItemBody":
+        # Not validated: items of files may exceed the bounds of calls.
         return cls.model_construct(
             ItemId=item.id,
             IsHidden=item.hidden,
@@ -272,6 +273,7 @@ def _categories(service: Serving, item: str, category: str, *, there: bool) -> A
 
 
 def _cursor(found: list[Item] | list[User], n: int) -> str:
+    # A full page may be the last one; the next is empty then.
     return found[-1].id if len(found) == n else ""
 
 

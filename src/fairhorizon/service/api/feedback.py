@@ -61,6 +61,7 @@ class FeedbackBody(Body):
     def event(self) -> Event:
         given = self.Timestamp
         time = None if given is None or given.year == NO_YEAR else seconds(given)
+        # Ids of callers begin with "+" and those by content with "-", so that they never meet.
         event_id = None if self.EventId is None else f"+{self.EventId}"
         return Event(
             self.FeedbackType, self.UserId, self.ItemId, self.Value, time, event_id, self.ListId
@@ -124,6 +125,7 @@ def insert_feedback(service: Serving, body: Events) -> Affected:
     """
     events = [one.event() for one in body]
     added = record_feedback(service.database, events, read=service.settings.read)
+    # Tests end the process here: what is committed counts, whether or not it was answered.
     crash_point(FEEDBACK_AFTER_COMMIT)
     service.metrics.events.inc(added)
     return Affected(RowAffected=added)
@@ -215,6 +217,7 @@ def _page(
 ) -> FeedbackPage:
     with service.database.reading() as connection:
         rows = feedback.page(connection, int(cursor or 0), n, user=user, item=item, kind=kind)
+    # A full page may be the last one; the next is empty then.
     following = str(rows[-1].id) if len(rows) == n else ""
     return FeedbackPage(Cursor=following, Feedback=[FeedbackBody.from_row(row) for row in rows])
 

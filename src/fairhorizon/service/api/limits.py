@@ -31,7 +31,8 @@ LimitId = Annotated[int, Path(ge=1, le=2**53)]
 Ended = Annotated[bool, Query(description="Also those that have ended.")]
 
 
-Counted = Counts  # a field is called as Gorse would have it
+# Within a body the field Counts hides the class of this name.
+Counted = Counts
 LimitText = Annotated[str, Field(min_length=1, max_length=1000), AfterValidator(storable)]
 WindowText = Annotated[str, Field(max_length=32), AfterValidator(storable)]
 Showings = Annotated[int, Field(ge=1, le=10**9)]
@@ -116,11 +117,13 @@ def patch_limit(service: Serving, limit: LimitId, body: LimitChange) -> LimitSta
         row = _row(connection, limit)
     if row.ended_at is not None:
         raise ApiProblem(409, f"limit {limit} has ended", "create another: POST /v1/limits")
+    # The whole limit as a body, with what was sent in place of what there is.
     present = LimitBody(
         Limit=row.text, Window=row.window, Counts=Counts(row.counts), Slack=row.slack // UNIT
     )
     whole = present.model_copy(update=body.model_dump(exclude_none=True))
-    if whole == present:  # nothing to change: what was counted stays
+    # Nothing to change: what was counted stays.
+    if whole == present:
         return get_limit(service, limit)
     return _created(service, whole, instead_of=limit)
 

@@ -170,6 +170,7 @@ async def rank(service: Serving, body: RankBody) -> Response:
 
 
 async def _served(service: Service, request: ListRequest) -> BuiltList:
+    # Refused at once: a longer queue only makes everybody wait longer than callers do.
     if service.engine.n_waiting >= MOST_WAITING:
         raise ApiProblem(503, "too many requests wait", "try again", {"Retry-After": "1"})
     return await asyncio.wrap_future(service.engine.submit(request))
@@ -185,6 +186,7 @@ def _answer(made: BuiltList, *, with_scores: bool) -> Response:
         "X-Missing": str(made.missing),
         "X-Model": "" if made.model is None else str(made.model),
     }
+    # Written here and not by the response model, which would validate every list again.
     return Response(
         json.dumps(content, allow_nan=False), media_type="application/json", headers=headers
     )

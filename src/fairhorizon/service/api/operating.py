@@ -86,7 +86,7 @@ def get_models(service: Serving) -> list[ModelState]:
     "/v1/models", dependencies=[Administering], status_code=202, summary="Register a run folder"
 )
 def post_model(service: Serving, body: ModelBody) -> JobAsked:
-    # the same folder by another name is the same model, and stays it when a link is changed
+    # The same folder by another name is the same model, and stays it when a link is changed.
     return _asked(service, REGISTER, {"folder": os.path.realpath(body.Folder)})
 
 
@@ -144,7 +144,8 @@ async def live() -> dict[str, bool]:
 
 @health.get("/api/health/ready", summary="Whether lists can be served now")
 def ready(service: Serving) -> dict[str, bool]:
-    with service.database.reading() as connection:  # raises what becomes a 503
+    with service.database.reading() as connection:
+        # Raises DatabaseAwayError, which is answered with 503.
         read_state(service.database, connection)
     if service.engine.snapshot is None:
         raise ApiProblem(503, "the model is being loaded", "ask again", AGAIN)
@@ -166,6 +167,7 @@ def metrics(service: Serving) -> Response:
 
 def _asked(service: Serving, kind: str, arguments: dict[str, Any]) -> JobAsked:
     with service.database.writing() as connection:
+        # A random name: every call asks for a job of its own.
         once = f"{kind} {uuid.uuid4().hex}"
         return JobAsked(Id=jobs.ask(service.database, connection, kind, once, arguments))
 

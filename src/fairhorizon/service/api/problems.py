@@ -22,7 +22,7 @@ AGAIN = {"Retry-After": "1"}
 LONGEST_SHOWN = 80  # letters of a value in a message
 BODY = "body"
 
-# how to mend what pydantic has its own words for, or the settings of methods others
+# What to give instead, where the words of pydantic or of the settings do not fit a body.
 REMEDIES = {
     "dict_type": "an object",
     "list_type": "a list",
@@ -71,7 +71,8 @@ class ApiProblem(Exception):  # noqa: N818  # it is answered, not raised to anyb
 TOO_LARGE = ApiProblem(
     413, f"the body has more than {LARGEST_BODY:,} bytes", "send it in several calls"
 )
-OF_FRAMEWORK = {  # by its own words, what is answered before any of our code runs
+# What the framework answers before any of our code runs, by its own words.
+OF_FRAMEWORK = {
     "Not Found": ApiProblem(404, "nothing is at this address", "see /docs for what there is"),
     "Method Not Allowed": ApiProblem(
         405, "this address does not go with this method", "see /docs for what there is"
@@ -120,6 +121,7 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     async def _http(_: Request, error: HTTPException) -> JSONResponse:
         text = str(error.detail)
+        # Its headers are kept: of 405 they say which methods there are.
         known = OF_FRAMEWORK.get(text, ApiProblem(error.status_code, text, "see /docs"))
         return answer(ApiProblem(known.status, known.error, known.remedy, error.headers))
 
@@ -155,6 +157,7 @@ def of_validation(error: RequestValidationError) -> ApiProblem:
     if where == BODY and not path:
         if kind == "missing":
             return ApiProblem(422, "the body is missing", "send JSON")
+        # FastAPI passes a body of another content type on as bytes.
         if isinstance(given, bytes):
             remedy = "send the header Content-Type: application/json"
             return ApiProblem(400, "the body was not sent as JSON", remedy)

@@ -56,6 +56,7 @@ def confirm(database: Database, connection: Connection, seen: Sequence[tuple[str
     ]
     if not places:
         return
+    # Read under the lock: nobody confirms the same place in between.
     known = {(r.list_id, r.place) for r in connection.execute(_confirmed(ids))}
     fresh = [one for one in places if (one["list_id"], one["place"]) not in known]
     if not fresh:
@@ -69,6 +70,7 @@ def confirm(database: Database, connection: Connection, seen: Sequence[tuple[str
     book = _Book(connection, [rows[name] for name in rows])
     for one in fresh:
         row = rows[one["list_id"]]
+        # A list that no longer waits was given up: its charge is gone and is made again.
         book.confirmed(row, one["place"], late=row.id not in waiting)
     book.write()
 
@@ -136,6 +138,7 @@ class _Book:
                 units = self._units(window, row, place)
                 self.shown[window] = self.shown.get(window, 0) + units
         for account, units in self._charged(row, place):
+            # In time: from pending to used, charged all along. Late: used and charged anew.
             self._change(account, units, 0 if late else -units, units if late else 0)
 
     def given_up(self, row: Any, place: int) -> None:

@@ -58,6 +58,7 @@ def granted(
     missing = max(0, -left)
     if missing > allowed(share, before, slack) - charged:
         raise OverdrawnError
+    # As much as fills the lease, if the share and the slack allow it; at least what is missing.
     return max(missing, min(size - left, allowed(share, shown, slack) - charged))
 
 
@@ -107,8 +108,10 @@ class LeaseBalance:
         for limit, rows in zip(self.rules.limits, self.rules.slices(), strict=True):
             if not limit.is_hard:
                 continue
+            # Units per weight 1: the guard counts in showings.
             lease[rows] = np.maximum(0, self.left[rows]) / UNIT
             if limit.counts is Counts.SERVED:
+                # As if this list were shown in full already: the share is of all showings after it.
                 total = self.shown[rows] + sum(limit.weights(length))
                 share[rows] = (part_of(limit.share, total) - self.used[rows]) / UNIT
         within = np.minimum(lease, np.maximum(0.0, share))
@@ -132,6 +135,7 @@ class LeaseBalance:
     def spend(self, codes: Units) -> None:
         """Count a list that was decided."""
         inside, total = self.weigh(codes)
+        # Floors have no lease: nothing of theirs can run out.
         self.left -= np.where(self.rules.hard, inside, 0)
         self.used += inside
         self.shown += total[self.rules.owners]

@@ -67,9 +67,12 @@ class Ledger:
         """
         balance = _empty(rules)
         if before is not None and before.rules is rules:
+            # Only of the same rules: rows of others are other groups.
             balance.lately = before.lately.copy()
         for number in range(len(rules.limits)):
             self._enter(balance, number, now)
+        # After all windows were entered: what is not among them belongs to limits or windows that
+        # ended.
         self._give_back_all_but(balance.accounts.tolist())
         self._refill(balance, np.zeros(len(rules), dtype=np.int64), balance.shown)
         return balance
@@ -96,6 +99,8 @@ class Ledger:
         }
         for number, limit in enumerate(after.rules.limits):
             window, name = after.windows[number], after.names[number]
+            # The window has ended since the lists were decided, by time or by what others showed:
+            # they count in the next one, with a lease of it.
             if limit.window.name(now, name, stored[window]) != name:
                 shown = self._enter(after, number, now)
                 stored[after.windows[number]] = shown
@@ -111,6 +116,7 @@ class Ledger:
         """
         limit, rows = balance.rules.limits[number], balance.rules.slices()[number]
         if len(balance.accounts[rows]):
+            # The lease of the window that ended goes back to it.
             self._give_back(balance.accounts[rows].tolist())
         window = self._present(limit, now)
         found = self._accounts_of(window.id, limit)
@@ -131,6 +137,8 @@ class Ledger:
         """The row of the window that a limit counts in now."""
         query = sa.select(windows).where(windows.c.limit_id == limit.id)
         last = self.connection.execute(query.order_by(windows.c.id.desc()).limit(1)).first()
+        # At most twice around: a window that has ended is closed, and its successor opened. By its
+        # name it is the same for all replicas.
         while True:
             name = limit.window.name(
                 now, None if last is None else last.name, 0 if last is None else last.shown
@@ -186,6 +194,7 @@ class Ledger:
         ]
         if changes:
             self.connection.execute(SHOW, changes)
+        # Under limits on confirmed showings nothing is counted here; confirmations do that.
         after = stored | {one["window"]: one["to_shown"] for one in changes}
         return np.array([after[window] for window in balance.windows], dtype=np.int64)
 
@@ -213,6 +222,8 @@ class Ledger:
         )
         size = self._lease_sizes(balance)
         low = [is_low(*pair) for pair in zip(after.tolist(), size, strict=True)]
+        # Rows that nothing happens to are neither read nor written: with thousands of groups a list
+        # touches a few.
         touched = np.flatnonzero((rules.hard & low) | (inside > 0))
         if not len(touched):
             return
@@ -224,6 +235,7 @@ class Ledger:
             spent = int(inside[j])
             confirmed = limit.counts is Counts.CONFIRMED
             used = account.used + (0 if confirmed else spent)
+            # A lease was charged when it was handed out, so its use changes nothing here.
             charged = account.charged if limit.is_hard else account.charged + spent
             if limit.is_hard:
                 grant = granted(
@@ -337,12 +349,14 @@ def silent_replicas(database: Database, connection: Connection, seconds: float) 
     return [
         row.id
         for row in connection.execute(sa.select(replicas))
+        # A process of this machine is known to be dead at once.
         if row.seen_at < before or (row.host == host and not _runs(row.pid))
     ]
 
 
 def _runs(pid: int) -> bool:
     try:
+        # Signal 0 only asks whether there is such a process.
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
@@ -362,6 +376,7 @@ def recover_leases(database: Database, timeout: float) -> int:
             return 0
     with database.writing() as connection:
         lock_state(database, connection)
+        # Looked for again under the lock: it may have given a sign of life meanwhile.
         gone = silent_replicas(database, connection, timeout)
         _end_replicas(connection, gone)
     return len(gone)
@@ -375,5 +390,6 @@ def leave_replica(database: Database, replica: str) -> None:
 
 
 def _end_replicas(connection: Connection, gone: list[str]) -> None:
+    # The row goes first: from now on the replica can record nothing, and its leases are free.
     connection.execute(replicas.delete().where(replicas.c.id.in_(gone)))
     give_back(connection, leases.c.replica_id.in_(gone))

@@ -63,6 +63,7 @@ class Recount:
     @property
     def agrees(self) -> bool:
         """Whether everything stored is what it should be."""
+        # The invariant of the ledger: charged = used + pending + what is left of leases.
         covered = self.found.used + self.found.pending + self.left
         return self.stored == self.found and self.charged == covered
 
@@ -78,6 +79,7 @@ def recounted(connection: Connection) -> list[Recount]:
     }
     count = _Count(opened, {row.id: row.window_id for row in known})
     last = 0
+    # Some lists at a time: there may be millions.
     while block := _next_lists(connection, last):
         last = block[-1].number
         count.add(block, *_confirmed_and_waiting(connection, block))

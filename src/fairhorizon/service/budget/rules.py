@@ -39,6 +39,7 @@ def share_units(limit: Limit) -> int:
     """The share of a limit in millionths; of more digits it is the stricter of the two next."""
     exact = UNIT * limit.share
     near = round(exact)
+    # A share such as 0.29 is a little less than 290,000 millionths in floats.
     if abs(exact - near) < 1e-6:
         return near
     return int(exact) + limit.is_floor
@@ -101,6 +102,7 @@ class Window:
             return ALWAYS
         if before is None:
             return "1"
+        # Windows of showings are numbered.
         return str(int(before) + (shown >= self.showings * UNIT))
 
 

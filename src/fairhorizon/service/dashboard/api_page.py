@@ -83,7 +83,8 @@ def operations(schema: Mapping[str, Any], base: str) -> Iterator[Operation]:
             answers = tuple(
                 (status, _answer_type(answer, models), answer["description"])
                 for status, answer in one["responses"].items()
-                if status not in errors  # the same for all routes, on the page once
+                # Errors are the same for all routes, and on the page once.
+                if status not in errors
             )
             yield Operation(
                 method.upper(),
@@ -123,6 +124,7 @@ def type_name(schema: Mapping[str, Any], models: Mapping[str, Any]) -> str:
             return type_name(inner, models)
         return str(schema["$ref"].rpartition("/")[2])
     if "anyOf" in schema:
+        # Null is not told: in bodies it is the same as left out.
         kinds = [type_name(one, models) for one in schema["anyOf"] if one.get("type") != "null"]
         return " or ".join(dict.fromkeys(kinds))
     if "const" in schema:

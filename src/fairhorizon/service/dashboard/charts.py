@@ -38,7 +38,7 @@ def milliseconds(value: float) -> str:
 
 
 def text_width(text: str) -> float:
-    """Of a text in the largest font, at the most."""
+    """The width of a text in the largest font, or a little more."""
     widths = NARROW_CHARACTERS | WIDE_CHARACTERS
     return FONT * sum(widths.get(character, CHARACTER) for character in text)
 
@@ -103,6 +103,7 @@ class LineChart:
         """The largest value of the axis, a tick above all values."""
         values = [value for curve in self.curves for _, value in curve.points]
         most = max([*values, self.line or 0.0], default=0.0)
+        # A value that is a tick but for rounding needs no further tick above it.
         return self.value_step * max(1, math.ceil(most / self.value_step - 1e-9))
 
     def x(self, time: float) -> float:
@@ -120,12 +121,13 @@ class LineChart:
         stretches: list[list[str]] = []
         before = -math.inf
         for time, value in curve.points:
+            # Half a step of play for rounding: a missing step makes a gap of two.
             if time - before > 1.5 * self.period.step:
                 stretches.append([])
-            # in the middle of its step
+            # In the middle of its step.
             stretches[-1].append(f"{self.x(time + self.period.step / 2)},{self.y(value)}")
             before = time
-        # a single point twice: a line of no length with round ends is a dot
+        # A single point twice: a line of no length with round ends is a dot.
         return [" ".join(points if len(points) > 1 else 2 * points) for points in stretches]
 
     @property
@@ -136,13 +138,14 @@ class LineChart:
     @property
     def time_ticks(self) -> list[tuple[float, str]]:
         length, most = self.period.end - self.period.begin, self.width // TICK_WIDTH
+        # Longer periods than the steps are for have a tick every so many days.
         days = math.ceil(length / DAY / most) * DAY
         step = next((one for one in TIME_STEPS if length / one <= most), days)
         first = math.ceil(self.period.begin / step) * step
         times = [first + n * step for n in range(int((self.period.end - first) // step) + 1)]
         form = "%d %b" if step >= DAY else "%H:%M"
         ticks = [(self.x(time), datetime.fromtimestamp(time, UTC).strftime(form)) for time in times]
-        # a text is centred on its tick and has to stay inside
+        # A text is centred on its tick and has to stay inside.
         last = self.width - max((text_width(text) for _, text in ticks), default=0.0) / 2
         return [(x, text) for x, text in ticks if self.left + 8 <= x <= last]
 
@@ -159,6 +162,6 @@ class LineChart:
 
 
 def _tick(least: float) -> float:
-    """The next nice number that is not below."""
+    """The smallest nice number (1, 2, 2.5 or 5 times a power of ten) that is at least `least`."""
     power = 10.0 ** math.floor(math.log10(least))
     return next(nice * power for nice in NICE if nice * power >= least * (1 - 1e-9))

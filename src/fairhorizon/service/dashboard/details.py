@@ -97,6 +97,7 @@ def lists_with(connection: Connection, item: str) -> ListSearch:
     """The newest lists that showed an item; only so many are looked at."""
     columns = [lists.c[name] for name in ("number", "served_at", "user_id", "items")]
     query = sa.select(*columns).order_by(lists.c.number.desc()).limit(LOOKED_AT)
+    # The items of a list are JSON, which no index finds: the newest lists are searched here.
     rows = list(connection.execute(query))
     found = [(row, row.items.index(item) + 1) for row in rows if item in row.items]
     return ListSearch(found[:MOST_LISTS_OF_ITEM], len(rows), rows[-1].served_at if rows else None)
@@ -164,7 +165,11 @@ def explained_lists(
     user: str,
     rows: Sequence[Any],
 ) -> list[ExplainedList]:
-    """The reasons are those of the present model and history, which may have changed since."""
+    """Lists of a user with the groups, price and reasons of every showing.
+
+    rows: the lists as they were recorded. The reasons are those of the present model and history,
+        which may have changed since.
+    """
     groups = _accounts_of(connection, rows)
     wanted = {one for row in rows if row.source == Source.RECOMMEND for one in row.items}
     because = _reasons(connection, snapshot, settings, user, sorted(wanted))
@@ -203,6 +208,7 @@ def _accounts_of(connection: Connection, rows: Sequence[Any]) -> dict[int, InGro
     found = {}
     for row in connection.execute(query):
         limit = Limit.parse(row.text)
+        # Of a limit on each value, brand:each<=0.1, that of one group is brand=Acme<=0.1.
         asked = str(limit).removeprefix(str(limit.group))
         found[row.id] = InGroup(row.group, limit, f"{row.group}{asked}")
     return found
@@ -223,6 +229,7 @@ def _reasons(
         return {}
     state = snapshot.state
     events = feedback.of_users(connection, [user], settings.read).get(user, [])
+    # The user as a request for a list would see them: the log and the events since.
     person, _ = snapshot.user_now(user, events, settings.negative)
     scenario = Requests([person], None, RepeatRule()).scenario(
         state.users, state.n_items, state.unlimited.queue_length
@@ -292,7 +299,7 @@ def find(
     visitor: CurrentVisitor,
     id: Annotated[Id, Query()],  # noqa: A002
 ) -> Response:
-    """To the item or the user with this id; where both have it, people choose."""
+    """Go to the item or the user with this id; where both have it, offer a choice."""
     name = id.strip() or id
     kinds = _kinds(service, name)
     if len(kinds) == 1:

@@ -120,6 +120,7 @@ def limit_cards(
     cards = []
     for row in limits_in_force(connection):
         groups = sorted(by_limit.get(row.id, []), key=_urgency, reverse=True)
+        # A limit on each value of a column may have thousands of groups.
         drawn: Sequence[GroupCard] = groups[:MOST_LISTED]
         if period is not None:
             drawn = _drawn(connection, row, drawn, period)
@@ -128,7 +129,7 @@ def limit_cards(
 
 
 def _urgency(group: GroupCard) -> tuple[int, float]:
-    """How badly it stands, and how close to its line it is."""
+    """A key to sort by: how badly a group stands, and then how close to its line it is."""
     account = group.account
     part = (account.reached or 0.0) / account.share if account.share else 0.0
     return ORDER.index(group.status), -part if account.is_floor else part
@@ -156,7 +157,8 @@ def _charts(
 ) -> tuple[LineChart, ...]:
     """The share against its line, and the price."""
     totals: dict[float, tuple[int, int]] = {}
-    if row.counts == Counts.SERVED:  # what is confirmed later is not counted by minute
+    # What is confirmed later is not counted by minute, so that there is no course of the window.
+    if row.counts == Counts.SERVED:
         window = Window.parse(row.window)
         totals = window_totals(connection, row.id, series.group, window, period)
     course = window_share(series, totals)
@@ -247,10 +249,14 @@ def _attempted(
     done: str,
     attempt: Callable[[], None],
 ) -> Response:
-    """Go on to the list, or back to the form with what was typed and what is wrong with it."""
+    """Do what a form asks for; then the list of limits, or the form again with what is wrong.
+
+    number: of the limit that the form is about; NEW: the form of a new one.  done: a key of DONE.
+    """
     try:
         attempt()
     except DatabaseAwayError:
+        # Nothing is wrong with the form.
         raise
     except FairHorizonError as error:
         typed = {name: form.field(name) for name in FIELDS}
@@ -270,6 +276,7 @@ def _page(
     with service.database.reading() as connection:
         cards = limit_cards(connection, service.settings)
     columns, values = _choices(service)
+    # Somebody else has ended the limit meanwhile, so its form is not on the page.
     gone = problem is not None and problem["number"] not in {NEW, *(c.row.id for c in cards)}
     return page(
         request,
@@ -314,6 +321,7 @@ def _choices(service: Service) -> tuple[list[str], list[tuple[str, str]]]:
     known = {} if snapshot is None else snapshot.catalogue.column_values
     columns = [name for name in sorted(known) if name not in RESERVED]
     pairs = [(n, column, value) for column in columns for value, n in known[column].items()]
+    # The most common ones, and of those as common in alphabetical order.
     pairs.sort(key=lambda one: (-one[0], one[1:]))
     return [POPULAR, *columns], sorted((column, value) for _, column, value in pairs[:MOST_VALUES])
 

@@ -119,6 +119,7 @@ def _traffic_charts(connection: Connection, drawn: Period, now: float) -> tuple[
 def finding(cards: list[LimitCard], n_alerts: int) -> str:
     """The sentence that the page opens with."""
     missed = [card for card in cards if card.status is LimitStatus.MISSED]
+    # Near is where a promised limit often stays and is kept; a floor is not reached there.
     below = [card for card in cards if card.status is LimitStatus.NEAR and not card.is_promised]
     kept = len(cards) - len(missed) - len(below)
     if not cards:

@@ -56,6 +56,7 @@ def environment() -> Environment:
     """The templates, and how they write numbers and times."""
     made = Environment(
         loader=PackageLoader("fairhorizon.service.dashboard"),
+        # Names of items and users are whatever somebody has sent.
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -89,7 +90,11 @@ def label(value: Any) -> str:
 def page(
     request: Request, visitor: Visitor | None, template: str, status: int = 200, **content: Any
 ) -> HTMLResponse:
-    """A page for somebody; None: of whom nothing is known, as when something went wrong."""
+    """A page drawn from a template.
+
+    visitor: who sees it; None: nothing is known of them, as when something went wrong.
+    content: the variables of the template.
+    """
     text = (
         environment()
         .get_template(template)
@@ -160,6 +165,7 @@ FILES = {
 
 def local(path: str) -> str:
     """A page of ours; anything that a browser could take for another site is the first page."""
+    # "//host" and "/\host" lead to another host.
     begins = path.startswith("/") and not path.startswith("//")
     return path if begins and path.isprintable() and "\\" not in path else HOME
 

@@ -44,11 +44,13 @@ class Signer:
     def key_id(self, cookie: str, now: float | None = None) -> str | None:
         """Whose session it is; None: it is not ours, was changed, or is over."""
         content, _, signature = cookie.rpartition(".")
+        # Compared in constant time, so that answers do not tell how much of a signature is right.
         if not hmac.compare_digest(
             self._signature("session", content).encode(), signature.encode("utf-8", "replace")
         ):
             return None
-        number, _, end = content.split(".")  # as signed
+        # It is signed, so it has the form that `session` gave it.
+        number, _, end = content.split(".")
         return number if (time.time() if now is None else now) < int(end) else None
 
     def token(self, cookie: str) -> str:
@@ -57,6 +59,7 @@ class Signer:
 
     def is_token(self, cookie: str, given: str) -> bool:
         expected = self.token(cookie).encode()
+        # Without a cookie there is no session: the token of an empty one would be everybody's.
         return bool(cookie) and hmac.compare_digest(expected, given.encode("utf-8", "replace"))
 
     def _signature(self, purpose: str, content: str) -> str:
@@ -99,7 +102,7 @@ def keep_cookie(request: Request, answer: Response, somebody: Visitor) -> None:
 
 def set_cookie(request: Request, answer: Response, name: str, value: str) -> None:
     """Neither scripts nor other sites see it, and it ends after some hours."""
-    # behind a proxy that ends TLS the scheme is http, and it says so
+    # Behind a proxy that ends TLS the scheme is http, and the proxy says what it was.
     schemes = (request.url.scheme, request.headers.get("X-Forwarded-Proto", ""))
     answer.set_cookie(
         name,
@@ -127,6 +130,7 @@ async def visitor(request: Request) -> Visitor:
         key, found = authenticator.without_key(request), somebody
     else:
         cookie = request.cookies.get(SESSION, "")
+        # The session names its key: when the key is ended, so are its sessions.
         number = somebody.signer.key_id(cookie)
         known = None if number is None else await authenticator.by_id(number)
         if known is None:
@@ -169,6 +173,7 @@ async def submitted(request: Request, by: Visitor) -> Submitted:
     check_origin(request)
     if int(request.headers.get("Content-Length") or 0) > LARGEST_FORM:
         raise TOO_LARGE
+    # Forms have few short fields; without bounds anybody could fill the memory.
     async with request.form(max_files=0, max_fields=20) as form:
         fields = {name: value for name, value in form.items() if isinstance(value, str)}
     if not by.signer.is_token(by.cookie, fields.get(TOKEN, "")) or by.is_new:
@@ -182,6 +187,7 @@ async def submitted(request: Request, by: Visitor) -> Submitted:
 
 def check_origin(request: Request) -> None:
     """Browsers say which site a form is of; it has to be this one."""
+    # Old browsers send neither header: there the token alone protects.
     site = request.headers.get("Sec-Fetch-Site")
     origin = request.headers.get("Origin")
     host = request.headers.get("Host", "")

@@ -87,6 +87,7 @@ def findings(
     found += of_feedback(connection, settings, state)
     found += of_short_lists(connection, state)
     if snapshot is None or snapshot.generation != state.generation:
+        # Alerts of a kind that cannot be judged now neither begin nor end.
         return found, set(AlertKind) - {AlertKind.ABOUT_NOTHING}
     return found + of_troubles(snapshot), set(AlertKind)
 
@@ -192,6 +193,7 @@ def of_troubles(snapshot: ServingSnapshot) -> list[Finding]:
     texts = [str(one.limit) for one in snapshot.rules.limits]
     found: dict[str, Finding] = {}
     for trouble in snapshot.troubles:
+        # The longest text, as one limit's may be the beginning of another's.
         about = (text for text in texts if text in trouble)
         subject = max(about, key=len, default=trouble)
         found[subject] = Finding(AlertKind.ABOUT_NOTHING, subject, trouble)
@@ -277,6 +279,7 @@ def look(
     """
     with database.reading() as connection:
         state = read_state(database, connection)
+        # Mostly nothing changes, and then no lock is taken.
         if not _changes(connection, settings, state, snapshot):
             return []
     with database.writing() as connection:
@@ -350,7 +353,8 @@ class Webhook:
         if address is not None:
             try:
                 self.host = check_address(address)
-            except ConfigError as error:  # a worker that does not start would serve no lists
+            except ConfigError as error:
+                # A worker that refused to start would serve no lists.
                 LOG.error("%s", error)
                 self.address = None
 
@@ -359,6 +363,7 @@ class Webhook:
         if self.address is None:
             return
         if self._thread is None:
+            # Started with the first alert: most services never need it.
             self._thread = threading.Thread(target=self._run, name="webhook", daemon=True)
             self._thread.start()
         try:

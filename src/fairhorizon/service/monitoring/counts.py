@@ -120,7 +120,8 @@ def roll_up(database: Database) -> int:
         by_time = _CountsByTime.from_lists(connection, rows)
     with database.writing() as connection:
         if lock_state(database, connection).rolled_up != seen.rolled_up:
-            return 0  # another replica was faster
+            # Another replica was faster, and has counted the same lists.
+            return 0
         by_time.write(database, connection)
         change_state(connection, rolled_up=rows[-1].number)
     return len(rows)
@@ -142,6 +143,7 @@ class _CountsByTime:
         tally = cls({}, defaultdict(int), defaultdict(int), defaultdict(int), prices)
         for row in rows:
             minute, length = int(row.served_at // MINUTE), len(row.items)
+            # By the minute in which lists were served, not in which they are counted.
             one = tally.traffic.setdefault(minute, [0, 0, 0.0, 0.0])
             one[0] += 1
             one[1] += length
@@ -235,7 +237,7 @@ def latest_lists(connection: Connection, now: float) -> LatestLists:
         return LatestLists(0, None, 0.0, None, None, None, None)
     times = np.array([row.milliseconds for row in rows])
     recent = sum(row.served_at > now - JUST_NOW for row in rows)
-    # where all of them are of the last minute there may have been more
+    # Where all of them are of the last minute there may have been more.
     span = JUST_NOW if recent < NEWEST else max(1e-3, now - rows[-1].served_at)
     median, p99 = np.quantile(times, [0.5, 0.99]).tolist()
     return LatestLists(

@@ -1,4 +1,4 @@
-"""Exposure over a period: limits, items, providers, evenness, new labels, and what has changed."""
+"""Exposure over a period: limits, items, providers, Gini index, new labels, and what changed."""
 
 import threading
 import time
@@ -122,6 +122,7 @@ def churn(connection: Connection, period: Period) -> list[EpochChange]:
         if before is not None:
             then = set(before)
             until = int(row.begun_at // HOUR) + 1
+            # The symmetric difference: whoever entered or left.
             share = _share_until(connection, now ^ then, until)
             found.append(
                 EpochChange(row.epoch, row.begun_at, len(now - then), len(then - now), share)
@@ -267,6 +268,7 @@ class RememberedChanges:
         self._counting = threading.Lock()
 
     def over(self, connection: Connection, now: float, length: int) -> ExposureChanges:
+        # One thread counts and the others wait for its result.
         with self._counting:
             found, until = self._known.get(length, (None, 0.0))
             if found is None or time.monotonic() >= until:

@@ -111,7 +111,7 @@ class LimitStatus(StrEnum):
     MISSED = "missed"  # of a limit: beyond share and slack; of a floor: clearly below its share
 
 
-# the worst one last
+# The worst one last.
 ORDER = (LimitStatus.WAITING, LimitStatus.KEPT, LimitStatus.NEAR, LimitStatus.MISSED)
 
 
@@ -141,6 +141,7 @@ def status_of(account: AccountNow, near: float) -> LimitStatus:
         return LimitStatus.WAITING
     kept = is_kept(account)
     share = share_units(Limit.parse(account.text))
+    # used / shown >= near * share, without a division.
     at_line = near * share * account.shown <= account.used * UNIT
     if account.is_floor:
         if kept:
@@ -189,7 +190,7 @@ def limit_series(
     period: Period,
     only: Collection[tuple[int, str]] | None = None,
 ) -> list[LimitSeries]:
-    """RankedLists showings by step, of all limits that were in force in the period.
+    """Showings by step, of all limits that were in force in the period.
 
     only: some groups, by the limit and their names; None: all of them.
     """
@@ -325,7 +326,8 @@ def _spent_by_step(
             sa.and_(last.c.account_id == summed.c.account_id, last.c.minute == summed.c.last),
         )
         .where(windows.c.limit_id.in_(ids))
-        .order_by(summed.c.last, summed.c.account_id)  # so that the last price stays
+        # In this order, so that the last price of a step is the one that stays below.
+        .order_by(summed.c.last, summed.c.account_id)
     )
     spent: defaultdict[tuple[int, str, int], int] = defaultdict(int)
     prices: dict[tuple[int, str, int], float] = {}
@@ -381,6 +383,7 @@ def window_share(
             continue
         used, shown = left[begin]
         if shown > 0:
+            # Clamped: lists are in the totals at once, but in the minutes only once rolled up.
             found.append((point.time, min(1.0, max(0.0, used / shown))))
         left[begin] = used - point.spent, shown - point.shown
     return found[::-1]

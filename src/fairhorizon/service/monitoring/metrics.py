@@ -48,6 +48,7 @@ class Metrics:
         registry = self.registry
         if os.environ.get(FOLDER):
             registry = CollectorRegistry()
+            # Several workers: the sums over the files that each of them writes.
             multiprocess.MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
         return generate_latest(registry) + generate_latest(_stored(database, connection))
 

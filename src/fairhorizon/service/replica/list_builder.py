@@ -123,11 +123,13 @@ class ListBuilder:
     ) -> None:
         self.snapshot, self.settings, self.draws = snapshot, settings, draws
         self.guards: dict[Source, ExposureGuard]
+        # The limits are the same: prices go on as they are.
         if before is not None and before.snapshot.rules is snapshot.rules:
             self.guards = before.guards
             return
         rules = snapshot.rules.group_rules
         self.guards = {
+            # Values of callers are in units of their own, so that they have prices of their own.
             Source.RECOMMEND: ExposureGuard(rules, price=prices),
             Source.RANK: ExposureGuard(rules),
         }
@@ -180,6 +182,8 @@ class ListBuilder:
         if state is None:
             return {}
         found = {}
+        # Values depend on the length of a list, and requests of one length share a pass of the
+        # model.
         for n in sorted({one.n for one in requests}):
             some = [one for one in requests if one.n == n]
             negative = self.settings.negative
@@ -197,6 +201,7 @@ class ListBuilder:
             values = weighed.masked_fill(made.items < 0, NEVER).float().numpy()
             probabilities = made.probabilities.float().numpy()
             for row, (one, (_, refused)) in enumerate(zip(some, known, strict=True)):
+                # Not in the history: what was refused says nothing of taste to a ranker.
                 values[row, refused] = NEVER
                 found[id(one)] = (values[row], probabilities[row])
         return found
@@ -212,6 +217,7 @@ class ListBuilder:
         assert scenario.taken is not None
         negative = self.settings.negative
         answers = [users.answers(one, retention.until, negative) for one in asking]
+        # The record may still have the responses of somebody who asked to be forgotten.
         known = [None if one in self.snapshot.forgotten else one for one in asking]
         responses = current_responses(retention, known, scenario.taken, answers)
         return retention.worth(
@@ -233,6 +239,7 @@ class ListBuilder:
         wanted = np.ones(len(values), dtype=np.bool_)
         for category in request.categories:
             wanted &= items.in_category(category)
+        # Ids that nobody knows are passed over: callers may exclude what is not here yet.
         wanted[[items.codes[one] for one in request.exclude if one in items.codes]] = False
         values[~wanted] = NEVER
         codes, chosen = self._chosen(request, values, None, balance)
@@ -327,6 +334,7 @@ def explored(
         place = int(draws.integers(n))
         pool = pools[place]
         pick = int(draws.integers(len(pool) + 1))
+        # 0 stays with the chosen item.
         if pick:
             items[place] = pool[pick - 1]
             probabilities[place] = explore / (n * (len(pool) + 1))

@@ -136,6 +136,7 @@ class Replica:
 
         Whatever changes in between, lists are decided anew until they can be recorded.
         """
+        # Read once: what users do in between counts for their next list.
         users = self._histories(requests)
         for _ in range(TRIES):
             self.make_ready()
@@ -147,7 +148,8 @@ class Replica:
             if not made:
                 if self._is_present():
                     return answers
-                self.outdated()  # what is refused may be known by now
+                # What was refused may be known by now: an item, or a model.
+                self.outdated()
                 continue
             try:
                 self._balance = self._record(
@@ -296,7 +298,7 @@ class Replica:
 
     def _load(self) -> None:
         for _ in range(TRIES):
-            # loading takes long: it is done without the lock, which recording lists waits for
+            # Loading takes long: it is done without the lock, which recording lists waits for.
             with self.database.reading() as connection:
                 snapshot = self._loader.load(connection)
             with self.database.writing() as connection:
@@ -305,6 +307,7 @@ class Replica:
                     builder, balance = self._take_leases(connection, snapshot, state.now)
                     break
         else:
+            # Something changes all the time: once more under the lock, where nothing can.
             with self.database.writing() as connection:
                 state = lock_state(self.database, connection)
                 snapshot = self._loader.load(connection)
@@ -331,6 +334,7 @@ class Replica:
         is_long = self.settings.value is ListValue.LONG
         if is_long and snapshot.state is not None and snapshot.retention is None:
             LOG.warning("value=long: model %s has learned from no answers", snapshot.model_id)
+        # Replicas draw from different streams.
         draws = np.random.default_rng([self.settings.seed, zlib.crc32(self.id.encode())])
         builder = ListBuilder(snapshot, balance.prices, self.settings, draws, self._builder)
         return builder, balance
@@ -388,13 +392,15 @@ class Engine:
     def _run(self) -> None:
         while True:
             batch = [self._waiting.get()]
+            # Whatever waits is decided together: one pass of the model and one transaction for all.
             while len(batch) < self.settings.batch and not self._waiting.empty():
                 batch.append(self._waiting.get())
+            # Who has hung up needs no list, and none is counted.
             requests = [
                 one
                 for one in batch
                 if isinstance(one, ListRequest) and one.answer.set_running_or_notify_cancel()
-            ]  # who has hung up needs no list, and none is counted
+            ]
             if requests:
                 self._serve(requests)
             elif self._refresh.is_set():
@@ -420,7 +426,8 @@ class Engine:
         except Exception as error:
             if not isinstance(error, DatabaseAwayError):
                 LOG.exception("lists could not be made")
-            self.replica.lost()  # whether lists were recorded is not known
+            # Whether the lists were recorded is not known, so its leases are of no use any more.
+            self.replica.lost()
             for one in requests:
                 one.answer.set_exception(error)
             return

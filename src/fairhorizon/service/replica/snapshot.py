@@ -54,11 +54,13 @@ def loaded(folder: str) -> Model:
         if folder not in _loaded:
             model = open_model(Path(folder))
             check_values(model.state)
+            # The oldest goes; a model on its way out still serves until the switch.
             for name in list(_loaded)[: len(_loaded) - MOST_LOADED + 1]:
                 del _loaded[name]
             _loaded[folder] = model
             gc.collect()
-            gc.freeze()  # a model stays: requests need not wait until it was looked through
+            # A model stays: collections during requests need not look through it.
+            gc.freeze()
         return _loaded[folder]
 
 
@@ -145,7 +147,8 @@ class ServedItems:
         if category not in self._by_category:
             found = [one in self.rows and category in self.rows[one].categories for one in self.ids]
             members = np.array(found, dtype=np.bool_)
-            if not members.any():  # anybody can ask for any word: only what there is is kept
+            # Anybody can ask for any word: only categories that exist are kept.
+            if not members.any():
                 return members
             self._by_category[category] = members
         return self._by_category[category]
@@ -168,7 +171,8 @@ class SnapshotLoader:
     def load(self, connection: Connection) -> ServingSnapshot:
         """The snapshot of the generation that this transaction sees."""
         now = read_state(self.database, connection)
-        if now.generation < self._known:  # another database: a restored one
+        # Generations only rise: this is another database, such as a restored one.
+        if now.generation < self._known:
             self._forget()
             self._last = None
         described = self._take_changes(connection, now.generation)
@@ -176,7 +180,7 @@ class SnapshotLoader:
         numbers, last = [row.id for row in limits], self._last
         same = last is not None and (last.model_id, last.epoch) == (now.model_id, now.epoch)
         if last is not None and same and not described and numbers == self._limits:
-            # items that are hidden or come back are frequent, and change nothing else
+            # Items that are hidden or come back are frequent, and change nothing else.
             items = replace(
                 last.catalogue, rows=dict(self._rows), hidden=self._hidden(last.catalogue)
             )
@@ -257,7 +261,9 @@ class _Binder:
         limit = Limit.parse(row.text)
         try:
             groups = self.bound(limit)
-        except FairHorizonError as error:  # what it was about has gone since it was created
+        except FairHorizonError as error:
+            # What it was about has gone since it was created: it is about no items, and alerts say
+            # so.
             self.troubles.append(str(error))
             nothing = np.zeros(len(self.catalogue.ids), dtype=np.bool_)
             groups = [] if limit.group.each else [ResolvedLimit(limit, nothing)]
@@ -269,6 +275,8 @@ class _Binder:
         found = resolve_limits([limit], self._counts, self._attribute, elsewhere=ELSEWHERE)
         if not any(one.is_dynamic for one in found):
             return found
+        # Popular are those of the epoch, in all replicas alike, and not by the counts of this
+        # moment.
         members = np.array([one in self.popular for one in self.catalogue.ids], dtype=np.bool_)
         return [ResolvedLimit(one.limit, members) for one in found]
 

@@ -55,6 +55,7 @@ def put_items(database: Database, connection: Connection, some: Sequence[Item]) 
     if not some:
         return 0
     generation = next_generation(database, connection)
+    # An upsert per row; replicas find what has changed by its generation.
     insert = database.insert(items)
     update = {name: insert.excluded[name] for name in (*CHANGEABLE, "deleted", "generation")}
     rows = [
@@ -76,6 +77,7 @@ def put_items(database: Database, connection: Connection, some: Sequence[Item]) 
 
 def add_missing_items(database: Database, connection: Connection, some: Sequence[Item]) -> int:
     """Insert the items that are not there, not even as deleted ones."""
+    # Deleted items are there too, and a first fill must not bring them back.
     there: set[str] = set(connection.execute(sa.select(items.c.id)).scalars())
     return put_items(database, connection, [one for one in some if one.id not in there])
 
@@ -101,6 +103,7 @@ def update_item(
 
 def remove_item(database: Database, connection: Connection, item: str) -> bool:
     """Never show it again; the lists that have it stay. Whether there was such an item."""
+    # Kept as a row: recorded lists show it, and its groups are needed to recount them.
     return update_item(database, connection, item, {"deleted": True})
 
 
@@ -190,9 +193,11 @@ class Forgotten:
     hashes: frozenset[str] = frozenset()
 
     def __contains__(self, user: str) -> bool:
+        # Without anybody forgotten no hash is computed, which would be for every request.
         return bool(self.hashes) and self.hashed(user) in self.hashes
 
     def hashed(self, user: str) -> str:
+        # Keyed, so that ids cannot be guessed from the table by hashing all ids there are.
         return hmac.new(self.secret.encode(), user.encode(), hashlib.sha256).hexdigest()
 
 

@@ -56,7 +56,7 @@ class Database:
         self.url = complete_url(url)
         self.dialect = self.url.get_backend_name()
         self._engine: Engine | None = None
-        # one writer at a time: threads of a process need not find out by asking SQLite again
+        # One writer at a time: threads of a process need not find out by asking SQLite again.
         self._writing = threading.RLock()
 
     @property
@@ -74,7 +74,8 @@ class Database:
     def reading(self) -> Iterator[Connection]:
         """A transaction that only reads: one state of the database, however long it takes."""
         with _away(), self.engine.connect() as connection:
-            if self.dialect == POSTGRESQL:  # SQLite's readers see one state by its write-ahead log
+            # SQLite's readers see one state anyway, by its write-ahead log.
+            if self.dialect == POSTGRESQL:
                 connection.execution_options(isolation_level="REPEATABLE READ")
             with connection.begin():
                 yield connection
@@ -85,6 +86,7 @@ class Database:
         with _away():
             if self.dialect == SQLITE:
                 with self._writing, self.engine.connect() as connection:
+                    # Read by `_begin_sqlite`, which begins the transaction of this connection.
                     connection.info["writes"] = True
                     try:
                         with connection.begin():
@@ -118,6 +120,7 @@ class Database:
         with _away(), self._writing, self.engine.connect() as connection:
             raw: Any = connection.connection.driver_connection
             try:
+                # Nobody can write while it waits for readers, so it waits less than writers do.
                 raw.execute(f"PRAGMA busy_timeout = {int(1000 * WAIT_FOR_READERS)}")
                 busy, _, _ = raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             finally:
@@ -148,7 +151,8 @@ def complete_url(url: str) -> sa.URL:
     except (ArgumentError, NoSuchModuleError, ValueError):
         name = ""
     if name not in (SQLITE, POSTGRESQL):
-        hidden = url.partition(":")[0]  # the rest may hold a password
+        # The rest of the address may hold a password.
+        hidden = url.partition(":")[0]
         raise ConfigError(
             f"{hidden}://...: not the address of a database (give postgresql://USER@HOST/NAME, "
             "sqlite:///FILE or the path of a SQLite file)"
@@ -176,7 +180,8 @@ def _engine(url: sa.URL) -> Engine:
 
 def _prepare_sqlite(connection: sqlite3.Connection, _: Any) -> None:
     """WAL: readers do not wait for the writer.  FULL: what was committed survives a power cut."""
-    connection.isolation_level = None  # transactions begin where we say
+    # The driver begins no transactions by itself: they begin where we say.
+    connection.isolation_level = None
     until = time.monotonic() + WAIT_FOR_LOCK
     limit = f"journal_size_limit={LARGEST_LOG}"
     for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", limit):
@@ -184,14 +189,15 @@ def _prepare_sqlite(connection: sqlite3.Connection, _: Any) -> None:
             try:
                 connection.execute(f"PRAGMA {pragma}")
                 break
-            except sqlite3.OperationalError:  # of a new file SQLite does not wait for others here
+            except sqlite3.OperationalError:
+                # While others set up the same new file, SQLite refuses at once and does not wait.
                 if time.monotonic() > until:
                     raise
                 time.sleep(0.02)
 
 
 def _begin_sqlite(connection: Connection) -> None:
-    # a write that begins as a read fails if another came in between, whatever it waits
+    # A write that begins as a read fails if another came in between, however long it waits.
     immediate = " IMMEDIATE" if connection.info.get("writes") else ""
     connection.exec_driver_sql(f"BEGIN{immediate}")
 

@@ -34,6 +34,7 @@ class Event:
         """What makes it the same event as another one."""
         if self.event_id is not None:
             return self.event_id
+        # The value is not part of it: a corrected value is the same event sent again.
         content = (self.type, self.user, self.item, self.time, self.list_id)
         return "-" + hashlib.sha256(repr(content).encode()).hexdigest()
 
@@ -56,13 +57,15 @@ def add(
             "user_id": one.user,
             "item_id": one.item,
             "value": one.value,
-            # clocks of clients may be wrong: nothing happens after it was received
+            # Clocks of clients may be wrong: nothing happens after it was received.
             "time": now if one.time is None else min(one.time, now),
             "received_at": now,
             "list_id": one.list_id,
         }
         for key, one in fresh.items()
     ]
+    # `_unseen` looked before this transaction wrote: another one may have inserted the same event
+    # since, so conflicts are passed over and not counted.
     added = connection.execute(_insert(database.dialect), rows).rowcount if rows else 0
     return added, list(fresh.values())
 
@@ -78,6 +81,7 @@ def _insert(dialect: str) -> sa.Insert:
 def _unseen(connection: Connection, events: Sequence[Event]) -> dict[str, Event]:
     fresh: dict[str, Event] = {}
     for one in events:
+        # The first of equal events in one call.
         fresh.setdefault(one.key, one)
     keys = list(fresh)
     for begin in range(0, len(keys), AT_ONCE):

@@ -27,6 +27,8 @@ class Key:
 
 def make(database: Database, connection: Connection, name: str, role: Role) -> str:
     """A new key; what is returned cannot be found out again."""
+    # The number is public and finds the row; only the hash of the secret is kept. A plain hash is
+    # enough, as the secret is random and long.
     number, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
     row = {"id": number, "name": name, "role": role.value, "secret_hash": _hash(secret)}
     connection.execute(keys.insert().values(**row, created_at=database.now(connection)))

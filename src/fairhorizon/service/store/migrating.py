@@ -28,6 +28,7 @@ def migrate(database: Database) -> None:
     """
     with database.writing() as connection:
         if database.dialect == POSTGRESQL:
+            # SQLite's writers wait for each other anyway.
             connection.execute(sa.text("SELECT pg_advisory_xact_lock(:key)"), {"key": LOCK})
         present = MigrationContext.configure(connection).get_current_revision()
         newest, *earlier = _revisions()
@@ -64,7 +65,7 @@ def existing(url: str) -> Iterator[Database]:
     """A database that the service has filled before, with the tables of this version."""
     with opened(url) as database:
         if database.dialect == SQLITE and not Path(str(database.url.database)).is_file():
-            # asking SQLite would make the file
+            # Asking SQLite would make the file.
             raise ConfigError(f"{database}: there is no such file (check --database)")
         present = revision(database)
         if present is None:

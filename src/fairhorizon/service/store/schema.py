@@ -9,7 +9,7 @@ from fairhorizon.service.settings import ID_LENGTH
 
 metadata = sa.MetaData()
 
-# SQLite numbers rows by itself in a column of this type only
+# SQLite numbers rows by itself in a column of this type only.
 Number = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 Id = sa.String(ID_LENGTH)
 Time = sa.Double

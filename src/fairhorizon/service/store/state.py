@@ -23,10 +23,8 @@ from fairhorizon.service.store.schema import item_hours, labels, limits, models,
 
 ROW = 1
 STATE = sa.select(state)
-LOCKED = {
-    SQLITE: STATE,
-    POSTGRESQL: STATE.with_for_update(),
-}  # SQLite locks all when a write begins
+# SQLite locks the whole file when a write begins.
+LOCKED = {SQLITE: STATE, POSTGRESQL: STATE.with_for_update()}
 
 
 @dataclass(frozen=True)
@@ -67,7 +65,8 @@ def _state_of(row: sa.Row[tuple[object, ...]], now: float) -> ServiceState:
     fields = row._asdict()
     return ServiceState(
         **{name: fields[name] for name in ServiceState.__annotations__ if name != "now"},
-        now=max(now, fields["clock"]),  # a clock that is set back must not reopen a window
+        # A clock that is set back must not reopen a window.
+        now=max(now, fields["clock"]),
     )
 
 
@@ -82,6 +81,7 @@ def next_generation(database: Database, connection: Connection, **columns: objec
     Lists that were decided before it are not recorded after it: replicas load what has changed and
     decide them anew.
     """
+    # The lock first: whoever records lists holds it too, so that no list is recorded in between.
     generation = lock_state(database, connection).generation + 1
     change_state(connection, generation=generation, **columns)
     return generation
