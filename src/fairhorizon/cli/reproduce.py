@@ -42,8 +42,8 @@ def reproduce(
 ) -> None:
     """Compute the tables and figures of the paper, its own figures beside ours.
 
-    Results in --out are not computed again, so an interrupted run continues. All of it takes about
-    an hour on MovieLens-100K with one seed on two cores.
+    Results in --out are not computed again, so an interrupted run continues.
+    All of it takes about an hour on MovieLens-100K with one seed on two cores.
     """
     from rich.console import Console
 
