@@ -45,6 +45,7 @@ from .rankers.ease import Ease as Ease
 from .rankers.ease import EaseConfig as EaseConfig
 from .rankers.ease import RecentEase as RecentEase
 from .rankers.ease import RecentEaseConfig as RecentEaseConfig
+from .rankers.given_scores import GivenScores as GivenScores
 from .rankers.gru4rec import Gru4Rec as Gru4Rec
 from .rankers.gru4rec import Gru4RecConfig as Gru4RecConfig
 from .rankers.itemknn import ItemKnn as ItemKnn
@@ -59,6 +60,7 @@ from .rankers.popularity import Popularity as Popularity
 from .rankers.sasrec import SasRec as SasRec
 from .rankers.sasrec import SasRecConfig as SasRecConfig
 from .recommenders.base import RankedLists as RankedLists
+from .recommenders.given_lists import GivenLists as GivenLists
 from .recommenders.progress import Listener as Listener
 from .recommenders.progress import PrintedProgress as PrintedProgress
 from .recommenders.ranked.by_user import OnlineRanked as OnlineRanked

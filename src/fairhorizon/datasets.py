@@ -102,10 +102,14 @@ class DataSpec(Settings):
                 f"{self.item_table}: which column has the groups? (name it too, or give a limit "
                 "on one; items that only this table has are served after `fit --all`)"
             )
+        # The columns of the log that describe items are read only where they are asked for; `area`
+        # is made of two columns elsewhere.
         in_log = self.item_table is None and self.group_column not in (None, AREA)
         log = self.read(cache_dir, (self.group_column,) if in_log and self.group_column else ())
         if self.cut == "none":
             parts = uncut(with_ties(log, self.ties))
+            # Shuffling ties has changed the order of rows, and the log has to be the one that is
+            # fitted.
             log = parts.train
         elif self.cut == "time":
             parts = split_by_time(log, ties=self.ties)
@@ -170,6 +174,8 @@ class DataSpec(Settings):
 
 @dataclass(frozen=True)
 class Dataset:
+    """A log, its split and the group whose exposure is limited."""
+
     log: Interactions
     split: Split
     sensitive: NDArray[np.bool_]  # (n_items,) G0
@@ -180,13 +186,16 @@ class Dataset:
 def open_dataset(
     data: DataSpec, cache_dir: Path | None, popular_share: float = POPULAR_SHARE
 ) -> Dataset:
-    """The data, read once by every process."""
+    """The data of a specification, read once per process: most commands ask for it repeatedly."""
     return data.open(cache_dir, popular_share)
 
 
 @dataclass(frozen=True)
 class DataPlace:
-    """Where every process reads the same data for itself."""
+    """Tells worker processes which data to read.
+
+    Each reads the data for itself, which is cheaper than sending it along with every task.
+    """
 
     data: DataSpec
     cache_dir: Path | None
@@ -226,7 +235,8 @@ def _cells(
 ) -> NDArray[Any]:
     in_log = () if item_table is not None else (column,)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of the log: it has been read before
+        # The log has been read before, and its warnings were shown then.
+        warnings.simplefilter("ignore")
         log = data.read(cache_dir, in_log)
     if item_table is not None:
         return data.column_of_table(item_table, column, log, is_complete=is_complete)
@@ -252,6 +262,7 @@ def bound_limits(
     popular_share: of the catalogue, by training count, that is the group `popular`.
     """
 
+    # A function, as limits on attributes do not need the split, which takes long to make.
     def counts() -> NDArray[np.int64]:
         return (split or open_dataset(data, cache_dir).split).train.item_counts()
 
@@ -265,13 +276,14 @@ def bound_limits(
 
 
 def key_of(data: DataSpec, cache_dir: Path | None, *parts: object) -> str:
-    """The same for the same data, parts and version, and for nothing else."""
+    """A key for caches: equal for equal data, parts and version of the program, else different."""
     text = json.dumps([__version__, _fingerprint(data, cache_dir), *parts], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 @lru_cache(maxsize=2)
 def _fingerprint(data: DataSpec, cache_dir: Path | None) -> list[str]:
+    # Of the contents and not of the settings: a file may change under the same name.
     dataset = open_dataset(data, cache_dir)
     groups = hashlib.sha256(dataset.sensitive.tobytes()).hexdigest()[:16]
     return [*fingerprints(dataset.split), groups]

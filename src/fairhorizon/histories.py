@@ -1,7 +1,7 @@
-"""The items of every user in time order: the form of a log for models and simulation.
+"""The items of every user in time order: the form of a log that models and simulation use.
 
-`UserItems` is a log by user, `ItemSets` what each user may not be shown. The functions at the end
-weigh what a user took, by its strength in the log and by its age.
+`UserItems` is a log by user; `ItemSets` are sets of items per user, such as those that may not be
+shown. The functions at the end weigh what a user took, by its strength in the log and by its age.
 """
 
 import math
@@ -35,6 +35,8 @@ class UserItems:
         items = np.concatenate([log.items for log in logs])
         counts = np.bincount(users, minlength=logs[0].n_users)
         indptr = np.concatenate([[0], np.cumsum(counts)])
+        # A stable sort by user keeps each user's items in the order of the log, which is that of
+        # time.
         items = items[np.argsort(users, kind="stable")]
         return cls(torch.from_numpy(indptr), torch.from_numpy(items), logs[0].n_items)
 
@@ -45,6 +47,7 @@ class UserItems:
     def cut(self, positions: Tensor) -> "tuple[UserItems, UserItems]":
         """Each user's items before the user's position, and those from it on."""
         counts = self.indptr.diff()
+        # The place of each entry within its user's row: 0, 1, ... from each row's start.
         position = torch.arange(len(self.items)) - self.indptr[:-1].repeat_interleave(counts)
         early = position < positions.repeat_interleave(counts)
         before = torch.minimum(counts, positions)
@@ -60,6 +63,8 @@ class UserItems:
         """The sets of some users, in this order."""
         counts = self.counts(users)
         pointers = _pointers(counts)
+        # Gathers ragged rows without a loop: start of the row in the source plus the place within
+        # it.
         within = torch.arange(int(pointers[-1])) - pointers[:-1].repeat_interleave(counts)
         items = self.items[self.indptr[users].repeat_interleave(counts) + within]
         return UserItems(pointers, items, self.n_items)
@@ -96,6 +101,8 @@ class UserItems:
         rows = max(1, CELLS_AT_ONCE // n)  # the queue alone should be large, not what it is made by
         starts, ends = self.indptr[:-1, None].split(rows), self.indptr[1:, None].split(rows)
         for part, start, end in zip(queue.split(rows), starts, ends, strict=True):
+            # (users, n) positions in `items`, newest last; those before the user's first item are
+            # padding.
             positions = end - 1 - back
             recent = self.items[positions.clamp(min=0)]
             part.copy_(torch.where(positions >= start, recent, self.n_items))
@@ -208,7 +215,10 @@ class TableSets:
 
 @dataclass(frozen=True)
 class SortedSets:
-    """Sets as the sorted keys  row * n_items + item  of their members: 8 bytes each."""
+    """Sets as the sorted keys  row * n_items + item  of their members: 8 bytes each.
+
+    For batches whose table of users x items would not fit into memory.
+    """
 
     keys: NDArray[np.int64]  # (n,)
     shape: tuple[int, int]
@@ -234,6 +244,7 @@ class SortedSets:
     def mask(self, rows: Tensor | None = None) -> Tensor:
         wanted = np.arange(self.shape[0]) if rows is None else rows.cpu().numpy()
         n_items = self.shape[1]
+        # The keys of a user are a contiguous range: from row * n_items up to (row + 1) * n_items.
         first, last = (np.searchsorted(self.keys, (wanted + k) * n_items) for k in (0, 1))
         counts = last - first
         within = np.arange(counts.sum()) - np.repeat(counts.cumsum() - counts, counts)
@@ -247,7 +258,9 @@ class SortedSets:
         counts = torch.from_numpy(np.diff(np.searchsorted(self.keys, ends)))
         if self.never_shown is None:
             return counts
-        kept_out = self.never_shown.numpy()[self.keys % self.shape[1]]  # counted once, below
+        # An item that is never shown is in every set. Those that also have a key must not count
+        # twice.
+        kept_out = self.never_shown.numpy()[self.keys % self.shape[1]]
         twice = np.bincount(self.keys[kept_out] // self.shape[1], minlength=self.shape[0])
         return counts - torch.from_numpy(twice) + int(self.never_shown.sum())
 
@@ -270,6 +283,8 @@ class SortedSets:
     def _holds(self, keys: NDArray[np.int64]) -> NDArray[np.bool_]:
         if not len(self.keys):
             return np.zeros(keys.shape, dtype=np.bool_)
+        # Clipped, as a key beyond the last would index past the end; it is then found to be
+        # different.
         at = np.searchsorted(self.keys, keys).clip(max=len(self.keys) - 1)
         found: NDArray[np.bool_] = self.keys[at] == keys
         return found
@@ -286,6 +301,7 @@ def strengths(log: Interactions) -> Tensor | None:
     totals = log.total_weights()
     if totals is None or not len(totals):
         return None
+    # Weights of 0 say nothing of the unit, and there may be many of them.
     typical = float(np.median(totals[totals > 0])) if totals.any() else 1.0
     damped = np.log1p(totals / typical)
     mean = float(damped.mean())
@@ -306,9 +322,9 @@ QUEUED = 2**26  # items in the queues of all users, at most: 512 MiB
 
 
 def longest_history(split: Split) -> int:
-    """The most items that a user has before the test, with room for more.
+    """The most items that a user has before the test, with room for items taken while serving.
 
-    Of so many users that their queues would not fit into memory, the most recent items that do.
+    Less where the queues of all users would not fit into memory: then the oldest are not read.
     """
     return most_items_read(UserItems.from_log(split.train, split.validation)) + SPARE_PLACES
 
@@ -339,6 +355,7 @@ def weighted_history(queue: Tensor, n_items: int, half_life: float | None) -> Te
 
     queue: (b, N) items, newest last, padded in front with n_items.
     """
+    # One column more for the padding, which is dropped at the end.
     history = torch.zeros(len(queue), n_items + 1, device=queue.device)
     history.scatter_add_(1, queue, weights_by_age(queue, half_life).expand(len(queue), -1))
     return history[:, :-1]
@@ -346,6 +363,7 @@ def weighted_history(queue: Tensor, n_items: int, half_life: float | None) -> Te
 
 def frequent(histories: UserItems, most: int) -> Tensor:
     """(n_items,) numbers from 0 for the `most` items with most users, by code; -1 for the rest."""
+    # Stable, so that ties go to the smaller code; then numbered in the order of codes.
     counts = torch.bincount(histories.items, minlength=histories.n_items)
     chosen = counts.sort(descending=True, stable=True).indices[:most].sort().values
     numbers = torch.full((histories.n_items,), -1)

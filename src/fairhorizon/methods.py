@@ -1,4 +1,7 @@
-"""Methods by name: `ease`, `ease:recent`, `ease+quota@0.4`, `fcpo@0.65`, `fcpo:paper@0.4`."""
+"""Methods by name: `ease`, `ease:recent`, `ease+quota@0.4`, `fcpo@0.65`, `fcpo:paper@0.4`.
+
+What other programs have made has a name of the user's: `scores:mine+quota@0.4`, `lists:mine`.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -8,13 +11,16 @@ from typing import Self
 
 from pydantic import ValidationError
 
+from fairhorizon.data.given_file import GivenFile
 from fairhorizon.errors import ConfigError, ModelError
 from fairhorizon.fcpo.config import FcpoConfig
 from fairhorizon.fcpo.model import Fcpo
 from fairhorizon.lird import Lird
-from fairhorizon.rankers import RANKERS
+from fairhorizon.rankers import RANKERS, ranker_class
 from fairhorizon.rankers.ensemble import StackConfig
+from fairhorizon.rankers.given_scores import GivenScores
 from fairhorizon.recommenders.base import Capabilities, Levels, Recommender
+from fairhorizon.recommenders.given_lists import GivenLists
 from fairhorizon.recommenders.ranked.model import Ranked
 from fairhorizon.rerank import RERANKERS
 from fairhorizon.rerank.reranker import Reranker
@@ -27,6 +33,8 @@ RECOMMENDERS: dict[str, type[Recommender]] = {
     "fcpo": Fcpo,
     "lird": Lird,
 }
+# What is read from a file; which one is in the settings, under the whole name (`scores:mine`).
+GIVEN = (GivenScores.method, GivenLists.method)
 
 
 class MethodError(ConfigError):
@@ -44,24 +52,29 @@ class Method:
 
     @classmethod
     def parse(cls, text: str) -> Self:
+        """The method of a name, as in `ease:recent+quota@0.4`; a MethodError says what is wrong."""
         written = MethodName.split(text)
         base, preset = written.base, written.preset
         reranker, level = written.reranker, written.level
-        if base not in (*RANKERS, *RECOMMENDERS):
+        if base not in (*RANKERS, *RECOMMENDERS, *GIVEN):
             known = ", ".join((*RANKERS, *RECOMMENDERS))
             raise MethodError(f"there is no method {base!r} (there are {known})")
-        if preset is not None and preset not in presets_of(base):
+        if base in GIVEN:
+            if not preset:
+                raise MethodError(f"{text}: which {base}? ({base}:NAME, of --{base} NAME=FILE)")
+        elif preset is not None and preset not in presets_of(base):
             bases = (*RANKERS, *RECOMMENDERS)
             known = ", ".join(f"{base}:{name}" for base in bases for name in presets_of(base))
             raise MethodError(f"{text}: there is no such preset (there are {known})")
         if reranker is not None and reranker not in RERANKERS:
             known = ", ".join(RERANKERS)
             raise MethodError(f"{text}: there is no re-ranker {reranker!r} (there are {known})")
-        if reranker is not None and base not in RANKERS:
+        if reranker is not None and not is_ranker(base):
             raise MethodError(f"{text}: only a ranker can be re-ranked ({', '.join(RANKERS)})")
         method = cls(base, reranker, None, preset)
         if level is None:
             return method
+        # Asked of the method without its level, as some methods have none.
         if method.capabilities.levels is Levels.NONE:
             raise MethodError(f"{text}: {base} has no level to set (leave out @{level})")
         try:
@@ -100,7 +113,7 @@ class Method:
     def limited_to(self, alpha_prime: float) -> "Method":
         """With a largest share of showings for the group, where the level is one."""
         if not self.capabilities.level_is_share:
-            remedy = f" (try {self.trained_name}+quota)" if self.base in RANKERS else ""
+            remedy = f" (try {self.trained_name}+quota)" if is_ranker(self.base) else ""
             raise MethodError(f"{self} has no limit to set to {alpha_prime:g}{remedy}")
         if self.level not in (None, alpha_prime):
             raise MethodError(f"{self} and alpha' {alpha_prime:g} are two limits (give one)")
@@ -108,11 +121,26 @@ class Method:
 
     @property
     def trained(self) -> "Method":
-        """The part that is trained: a re-ranker is not, nor a level that any model can serve."""
+        """The part that is trained.
+
+        Re-rankers are not trained, and one model may serve all levels. So `ease+quota@0.4` and
+        `ease+quota@0.6` share the training of `ease`.
+        """
         if self.capabilities.levels is not Levels.SERVED:
             return self
         default = next(iter(presets_of(self.base)), None) if self.base in RECOMMENDERS else None
         return Method(self.base, preset=self.preset or default)
+
+
+def is_ranker(base: str) -> bool:
+    """Whether a method scores items, so that it can be re-ranked."""
+    return base in RANKERS or base == GivenScores.method
+
+
+def has_settings(name: str) -> bool:
+    """Whether there is a method, a variant or a re-ranker of this name, as settings are given."""
+    known = name in RANKERS or name in RECOMMENDERS or name in RERANKERS
+    return known or name.partition(":")[0] in GIVEN
 
 
 def presets_of(base: str) -> tuple[str, ...]:
@@ -129,17 +157,21 @@ def build(method: Method, given: Given, seed: int, *, preset: str | None = None)
 
     preset: the one to start from where the method names none.
     """
+    if method.base == GivenLists.method:
+        return GivenLists(changed(GivenFile(), given), seed=seed)
     if method.base not in RECOMMENDERS:
-        ranker_class = RANKERS[method.trained_name]
+        kind = ranker_class(method.trained_name)
         own = {key: value for key, value in given.items() if key != method.reranker}
-        ranker = ranker_class(changed(ranker_class.config_class(), own), seed=seed)
+        ranker = kind(changed(kind.config_class(), own), seed=seed)
         return Ranked(ranker, build_reranker(method, given))
     recommender = RECOMMENDERS[method.base]
     default = next(iter(recommender.presets))
     name = method.preset or (preset if preset in recommender.presets else default) or default
+    # The settings that define a preset cannot be changed under its name.
     given = {
         key: value for key, value in given.items() if key not in recommender.fixed.get(name, ())
     }
+    # The level after the given settings: `fcpo@0.4` wins over a level in the configuration file.
     level = {} if method.level is None else {recommender.level_setting: method.level}
     return recommender.configured(changed(recommender.presets[name], {**given, **level}), seed)
 
@@ -177,14 +209,14 @@ def rankers_of(model: Recommender) -> frozenset[str]:
 
 
 def longest_first(method: Method) -> tuple[int, str]:
-    """Recommenders, then rankers from the last to the first: what is slow must not start last."""
-    order = [*RECOMMENDERS, *reversed(RANKERS)]
+    """A sort key that puts slow methods first, so that none of them is started last and alone."""
+    order = [*RECOMMENDERS, *reversed(RANKERS), *GIVEN]
     return order.index(method.base), str(method)
 
 
 def load_method(path: Path) -> Recommender:
     """The model of a file, whatever method it is of."""
-    recommenders: list[type[Recommender]] = [Ranked, *RECOMMENDERS.values()]
+    recommenders: list[type[Recommender]] = [Ranked, GivenLists, *RECOMMENDERS.values()]
     kinds = {recommender.kind: recommender for recommender in recommenders}
     kind = model_kind(path)
     if kind not in kinds:

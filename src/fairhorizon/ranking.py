@@ -15,7 +15,8 @@ def top(scores: Tensor, most: int) -> tuple[Tensor, Tensor]:
     values, items = scores.topk(most)
     if most:
         last = values[:, -1:]
-        # topk breaks ties with the last arbitrarily, which does no harm for -inf (never shown)
+        # topk picks arbitrarily among items that tie with the last one, which would make lists
+        # depend on the device. Ties at -inf do no harm: such items are never shown.
         crowded = ((scores >= last).sum(1) > most) & (last.squeeze(1) > -torch.inf)
         rows = crowded.nonzero().squeeze(1)
         if len(rows):
@@ -26,6 +27,7 @@ def top(scores: Tensor, most: int) -> tuple[Tensor, Tensor]:
 
 def _first_of_equals(scores: Tensor, last: Tensor, most: int) -> Tensor:
     """(b, most) the items above the last score (b, 1), and the first of those that equal it."""
+    # `~(<=)` and not `>`: a NaN counts as above, as it does in topk.
     above, equal = ~(scores <= last), scores == last
     left = most - above.sum(1, keepdim=True)
     chosen = above | (equal & (equal.cumsum(1, dtype=torch.int32) <= left))
@@ -34,6 +36,7 @@ def _first_of_equals(scores: Tensor, last: Tensor, most: int) -> Tensor:
 
 def best_first(values: Tensor, items: Tensor) -> tuple[Tensor, Tensor]:
     """Both by falling value, and by item where values are equal."""
+    # First by item, then stably by value: of equal values the smaller item comes first.
     items, order = items.sort(dim=1)
     values, order = values.gather(1, order).sort(dim=1, descending=True, stable=True)
     return values, items.gather(1, order)
@@ -62,6 +65,8 @@ def best_lists(scores: Tensor, sensitive: Tensor, length: int, allowance: int) -
     -1 where nothing is left that may be shown; a score of -inf means that an item may not.
     """
     if allowance < length:
+        # The list has at most `allowance` sensitive items and at most `length` others, so the best
+        # of each group suffice, merged by score.
         groups = [
             top(scores.masked_fill(mask, -torch.inf), most)
             for mask, most in ((~sensitive, allowance), (sensitive, length))
@@ -83,6 +88,7 @@ def discount(ranks: Tensor) -> Tensor:
 
 def standardised(scores: Tensor) -> Tensor:
     """Mean 0 and spread 1 over the items, a row each; equal scores are all 0."""
+    # Blocks of rows that stay in the cache through all passes, written to their final place.
     made = torch.empty_like(scores, dtype=torch.float32, memory_format=torch.contiguous_format)
     for part, to in some_at_a_time(scores, made):
         mean, spread = moments(part)
@@ -92,7 +98,9 @@ def standardised(scores: Tensor) -> Tensor:
 
 def moments(scores: Tensor) -> tuple[Tensor, Tensor]:
     """(b, 1) mean and (b, 1) spread of each row of scores; the spread of equal ones counts as 1."""
-    scores = scores.float().contiguous()  # sums across rows are rounded by how many rows there are
+    # The rounding of a sum over a strided row depends on how many rows there are; then the same
+    # user would have different scores in another batch.
+    scores = scores.float().contiguous()
     mean = scores.mean(1, keepdim=True)
     spread = (scores - mean).square_().mean(1, keepdim=True).sqrt_()
     return mean, spread.where(spread > 0, 1.0)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 Given = Mapping[str, Any]  # settings by name, those of a part nested under the part's name
 NONE_WORDS = ("none", "null")  # in lower case
 
-# what pydantic calls the constraints and the types, and how to say them
+# pydantic's names of constraints and types, and the words of our messages.
 BOUNDS = {"le": "at most", "lt": "a number below", "ge": "at least", "gt": "a number above"}
 KINDS = {
     "int_": "a whole number",
@@ -79,12 +79,16 @@ def changed(base: S, given: Given) -> S:
     """The base settings with the given ones in their place."""
     settings = base.model_dump()
     for key, value in given.items():
+        # One level deep: the settings of a part change one by one, and the others keep their
+        # values.
         inner = isinstance(value, Mapping) and isinstance(settings.get(key), dict)
         settings[key] = settings[key] | dict(value) if inner else value
     try:
         return type(base).model_validate(settings)
     except ValidationError as error:
         try:
+            # The word "none" is text where text is allowed. Only where it was refused does it mean
+            # no value.
             return type(base).model_validate(_without_none(settings, error))
         except ValidationError:
             raise SettingsError(faults(error, base)) from None
@@ -97,6 +101,7 @@ def _without_none(settings: dict[str, Any], error: ValidationError) -> dict[str,
         if str(fault["input"]).lower() not in NONE_WORDS or not fault["loc"]:
             continue
         *path, last = map(str, fault["loc"])
+        # Walk down to the settings that hold the refused value; a list on the way ends the walk.
         part = mended
         for name in path:
             part = part.get(name, {})
@@ -121,7 +126,7 @@ def faults(error: ValidationError, base: Settings | None = None) -> str:
         elif fault["type"] == "missing":
             found[f"{name} is missing"] = []
         else:
-            # of a union such as str | int there is a fault for each type
+            # Of a union such as str | int there is a fault for each type.
             found.setdefault(f"{name}={fault['input']}", []).append(expected(fault))
     return "; ".join(
         f"{what}: give {' or '.join(dict.fromkeys(wanted))}" if wanted else what
@@ -178,7 +183,7 @@ def searched(config: Settings, prefix: str = "") -> Iterator[tuple[str, Search |
                 values = tuple(value for value in mark.values if _is_valid(config, name, value))
                 yield prefix + name, Choice(values)
             elif isinstance(mark, Search):
-                # the first trial is the preset, which may lie outside of the usual range
+                # The first trial is the present value, which may lie outside of the usual range.
                 ends = [mark.low, mark.high] if inner is None else [mark.low, mark.high, inner]
                 number = int if entry.annotation is int else float
                 yield prefix + name, Search(number(min(ends)), number(max(ends)), log=mark.log)

@@ -128,8 +128,10 @@ def test_without_the_control_the_policy_shows_what_it_would_anyway(model: Fcpo, 
     """The limit is left to learning, which takes d of equation 11 to it."""
     alone = Fcpo(changed(model.config, {"control": False}), seed=1)
     alone._take(model.policy_)
-    server = alone.online([PopularityLimit(LIMIT)])
-    free, limited = model.online([], seed=1), model.online([PopularityLimit(LIMIT)], seed=1)
+    # below the share of 10 % that the policy shows first without a limit
+    limits = [PopularityLimit(0.05)]
+    server = alone.online(limits)
+    free, limited = model.online([], seed=1), model.online(limits, seed=1)
     lists = [World(model, market).step(one)[0] for one in (server, free, limited)]
     assert torch.equal(lists[0], lists[1])
     assert not torch.equal(lists[0], lists[2])

@@ -67,6 +67,12 @@ LONG = {"looking_ahead": {"hidden": (4, 4), "critic_iterations": 8}}
 VECTORS = {"dim": 4, "max_epochs": 20, "learning_rate": 0.1, "l2": 0.001}
 # weights of scores that follow the history more than chance, after so few rounds
 PAPER = {"pmf": VECTORS, "gru_hidden": 16, "initial_std": 0.002}
+TUNED = {
+    "als_embeddings": {"dim": 4, "max_epochs": 3},
+    "gru_hidden": 16,
+    "initial_std": 0.002,
+    "alternatives": 2,
+}
 LIRD = {"rounds": 2, "updates": 4, "batch": 64, "horizon": 4, "pmf": {"dim": 4, "max_epochs": 2}}
 GAUSSIAN = {"policy": "gaussian", "spread": None}
 FROM_VECTORS = {
@@ -89,6 +95,7 @@ SUBJECTS: dict[str, tuple[str, Mapping[str, Any]]] = {
     "fcpo:long": ("fcpo:long@0.4", {**EPISODES, **NETWORKS, **STRONG, **LONG}),
     "fcpo:strong-start": ("fcpo:strong-start@0.4", {**NETWORKS, **STRONG}),
     "fcpo:paper": ("fcpo:paper@0.4", {**EPISODES, **NETWORKS, **PAPER}),
+    "fcpo:tuned": ("fcpo:tuned@0.4", {**EPISODES, **NETWORKS, **TUNED}),
     "fcpo, Gaussian over rankers": ("fcpo@0.4", {**EPISODES, **NETWORKS, **STRONG, **GAUSSIAN}),
     "fcpo, softmax over vectors": ("fcpo@0.4", {**EPISODES, **NETWORKS, **PAPER, **FROM_VECTORS}),
     "lird": ("lird", LIRD),

@@ -52,6 +52,7 @@ def levels(
             "'popular<=0.4@5' or 'popular<=0.4;scope=list'. Repeatable.",
         ),
     ] = None,
+    scores: options.Scores = None,
     k: options.Length = None,
     tries: Annotated[
         int,
@@ -114,9 +115,12 @@ def levels(
     if source_of(context, "limit") == FROM_FILE:
         texts = levels_among(texts, spec)
     spec, limits = limited(spec, shares, texts)
-    by_method = options.study_settings(context, settings_files, settings)
+    given = options.given_files(scores)
+    by_method = options.study_settings(context, settings_files, settings) | given
     study = Study(out, spec, protocol, mode, (), by_method, cache_dir)
-    chosen, runs = parse_methods(methods, experiment.METHODS), range(seeds)
+    chosen = parse_methods(methods, experiment.METHODS)
+    chosen = options.with_given(chosen, given, behind="+lists")
+    runs = range(seeds)
     refuse_levels(chosen)
     with (
         options.chosen_engine(jobs, engine_name, address, threads) as engine,

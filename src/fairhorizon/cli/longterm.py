@@ -45,6 +45,7 @@ def longterm(
     context: typer.Context,
     data: options.Data,
     methods: Annotated[str | None, options.methods_option(METHODS)] = None,
+    scores: options.Scores = None,
     steps: Annotated[int, typer.Option(min=1, help="Number of lists per user.")] = 400,
     k: Annotated[int, typer.Option("--k", min=1, help="Length of a list.")] = 1,
     repeat_after: Annotated[
@@ -235,13 +236,15 @@ def longterm(
     group = options.limited_group(group_column, sensitive, item_table, area_km)
     ties = options.order_of_ties(shuffle_ties, keep_ties)
     spec = options.data_spec(data, reading, cut, ties, group)
-    by_method = options.study_settings(context, settings_files, settings)
+    given = options.given_files(scores)
+    by_method = options.study_settings(context, settings_files, settings) | given
     churn = {"patience": patience, "like_adds": like_adds, "returning": returning}
     kinds = {"satiation": satiation, "quits": quit_rule, "by": by}
     simulated = {"drift": drift, "position_bias": position_bias}
     simulation = chosen_users(users, simulated, {**churn, **kinds})
     main, further = parse_limits(limits, alpha_prime)
-    chosen = [NamedMethod.at_limit(one, main.share) for one in parse_methods(methods, METHODS)]
+    named = options.with_given(parse_methods(methods, METHODS), given, behind="+control")
+    chosen = [NamedMethod.at_limit(one, main.share) for one in named]
     asked = RunLimits(tuple(further), spec.item_table, look_ahead)
     if spec.group_column is None and (further or by):  # the table is for limits or kinds alone
         spec = spec.model_copy(update={"item_table": None})

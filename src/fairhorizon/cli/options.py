@@ -6,6 +6,7 @@ below the types turn values that belong together into what the library is called
 
 import json
 import os
+import re
 import shlex
 import sys
 from collections.abc import Collection, Iterator, Sequence
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from fairhorizon.data.log_files import ReaderOptions
     from fairhorizon.data.splits import Split, Ties
     from fairhorizon.datasets import DataSpec
+    from fairhorizon.methods import Method
     from fairhorizon.parallel.engine import TaskEngine
 
 # panels of the help
@@ -35,6 +37,7 @@ SPLIT = "Splitting"
 GROUPS = "The limited group (the most popular items without these options)"
 ENGINE = "Where it runs"
 
+NAME_OF_FILE = re.compile(r"[\w-]+")  # nothing that the name of a method has a meaning for
 LARGEST_SEED = 2**32 - 1
 LENGTHS = (5, 10, 20)  # of lists, without --k; those that the catalogue can fill
 LONGEST = LENGTHS[-1:]
@@ -375,6 +378,29 @@ StudySet = Annotated[
     ),
 ]
 
+OTHERS = "What other programs have made"
+Scores = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--scores",
+        metavar="NAME=FILE",
+        help="Scores as a ranker, scores:NAME, behind any re-ranker (scores:NAME+quota@0.4). "
+        "Parquet, CSV or .npz with user, item and score, made from the training items alone. "
+        "Repeatable.",
+        rich_help_panel=OTHERS,
+    ),
+]
+Lists = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--lists",
+        metavar="NAME=FILE",
+        help="Finished lists as a method, lists:NAME: CSV, TSV or Parquet with user, item and "
+        "rank. Repeatable.",
+        rich_help_panel=OTHERS,
+    ),
+]
+
 
 def methods_option(default: Sequence[str]) -> Any:
     """The option --methods of a study with these defaults."""
@@ -584,6 +610,47 @@ def study_settings(
             )
         settings[method] = settings.get(method, {}) | values
     return settings
+
+
+def given_files(
+    scores: Sequence[str] | None, lists: Sequence[str] | None = None
+) -> dict[str, dict[str, Any]]:
+    """What --scores and --lists name, as settings of the methods `scores:NAME` and `lists:NAME`."""
+    from fairhorizon.data.given_file import GivenFile
+
+    settings = {}
+    for what, texts in (("scores", scores or ()), ("lists", lists or ())):
+        for text in texts:
+            name, equals, file = text.partition("=")
+            if not equals or not file or not NAME_OF_FILE.fullmatch(name):
+                raise typer.BadParameter(
+                    f"{text!r} (give NAME=FILE; a name has letters, digits, _ and -)",
+                    param_hint=f"--{what}",
+                )
+            if f"{what}:{name}" in settings:
+                raise typer.BadParameter(f"{name} twice", param_hint=f"--{what}")
+            settings[f"{what}:{name}"] = GivenFile.from_path(file).model_dump()
+    return settings
+
+
+def with_given(
+    methods: "Sequence[Method]", given: Collection[str], *, behind: str = ""
+) -> "list[Method]":
+    """The methods, and those of the files that none of them is made of.
+
+    given: the names that `given_files` found.
+    behind: the re-ranker of those that are added, as in "+control".
+    """
+    from fairhorizon.methods import GIVEN, Method
+
+    for method in methods:
+        if method.base in GIVEN and method.trained_name not in given:
+            raise typer.BadParameter(
+                f"{method}: no file is called so (give --{method.base} {method.preset}=FILE)",
+                param_hint="--methods",
+            )
+    named = {method.trained_name for method in methods}
+    return [*methods, *(Method.parse(name + behind) for name in given if name not in named)]
 
 
 def _read_settings(file: Path) -> dict[str, dict[str, Any]]:

@@ -64,6 +64,8 @@ def compare(
             "of these tests together.",
         ),
     ] = None,
+    scores: options.Scores = None,
+    lists: options.Lists = None,
     k: options.Lengths = None,
     seeds: options.Seeds = 5,
     protocol: options.ProtocolOption = Protocol.STANDARD,
@@ -113,12 +115,14 @@ def compare(
     ties = options.order_of_ties(shuffle_ties, keep_ties)
     spec = options.data_spec(data, reading, cut, ties, group)
     spec, asked = limits.apart(spec, limit)
-    by_method = options.study_settings(context, settings_files, settings)
+    given = options.given_files(scores, lists)
+    by_method = options.study_settings(context, settings_files, settings) | given
     study = Study(out, spec, protocol, mode, (), by_method, cache_dir)
     chosen, typed = parse_methods(methods, COMPARED), options.parse_lengths(k)
     one = None if against is None else parse_methods(against, (), option="--against")[0]
     if one is not None and one not in chosen:
         chosen.append(one)
+    chosen = options.with_given(chosen, given)
     with (
         options.chosen_engine(jobs, engine_name, address, threads) as engine,
         opened(study, typed, json_file) as study,
@@ -158,6 +162,8 @@ def frontier(
     data: options.Data,
     methods: Annotated[str | None, options.methods_option(SWEPT)] = None,
     limit: options.StudiedLimits = None,
+    scores: options.Scores = None,
+    lists: options.Lists = None,
     k: options.Length = None,
     seeds: options.Seeds = 1,
     protocol: options.ProtocolOption = Protocol.STANDARD,
@@ -211,9 +217,11 @@ def frontier(
     ties = options.order_of_ties(shuffle_ties, keep_ties)
     spec = options.data_spec(data, reading, cut, ties, group)
     spec, asked = limits.apart(spec, limit)
-    by_method = options.study_settings(context, settings_files, settings)
+    given = options.given_files(scores, lists)
+    by_method = options.study_settings(context, settings_files, settings) | given
     study = Study(out, spec, protocol, mode, (), by_method, cache_dir)
-    swept_levels = [level for one in parse_methods(methods, SWEPT) for level in swept(one)]
+    named = options.with_given(parse_methods(methods, SWEPT), given)
+    swept_levels = [level for one in named for level in swept(one)]
     chosen = list(dict.fromkeys(swept_levels))  # ease+quota and ease+quota@0.4 have one in common
     with (
         options.chosen_engine(jobs, engine_name, address, threads) as engine,

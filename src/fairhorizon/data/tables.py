@@ -456,6 +456,7 @@ USUAL_NAMES = {
         *("createdat", "boughtat", "orderedat", "purchasedat", "orderdate", "invoicedate"),
     ),
     "rank": ("rank", "position", "pos", "slot"),
+    "score": ("score", "scores", "prediction", "relevance", "value", "rating"),
     "title": ("title", "name", "movietitle", "itemname", "producttitle", "productname"),
 }
 POSITIONS = {"user": 0, "item": 1, "rating": 2, "timestamp": 3}  # of a file without header

@@ -69,7 +69,7 @@ class LongRunSettings(Settings):
 
 
 class LongRun:
-    """A method at work and all users of a user model, step by step, while exposure moves groups.
+    """Serves all users of a user model step by step, while exposure moves the groups.
 
     recommender: from `online(limits)` of a fitted model.
     users: who answers: `evaluation_scenario` for those of the log, or `SimulatedUsers`; with a
@@ -100,6 +100,7 @@ class LongRun:
         )
         check_table(*self.state.blocked_sets.shape)
         self.steps = 0  # taken
+        # A shorter queue would be padded and quietly make the method worse than it is.
         known = self.state.queue.shape[1]
         if known < recommender.queue_length:
             raise ConfigError(
@@ -143,18 +144,23 @@ class LongRun:
         blocked = self.state.blocked_sets
         seen = blocked if self._seen is None else self._seen
         spent = seen if self._period is None else blocked  # earns nothing if shown
+        # Only what the method itself does is timed: serving and learning, not the measurements.
         before = _counted(exposure)
         start = time.perf_counter()
         lists, outcome = self._serve(spent)
         seconds = time.perf_counter() - start
+        # Before `add`: a list is judged by the groups under which it was made.
         broken = [lists_beyond(one, lists, exposure) for one in self.limits]
         exposure.add(lists)
         start = time.perf_counter()
+        # The recommender sees the exposure with this step, but the groups of before it.
         self.recommender.observe(lists, outcome, exposure)
         seconds += time.perf_counter() - start
         self.state = outcome.state
 
+        # Before `pass_time`, which may change what users like.
         values = values_of(lists, spent, self.audience)
+        # Recall counts an item once, so what was shown at any time before earns no recall.
         new_values = values if spent is seen else values_of(lists, seen, self.audience)
         if self._seen is not None:
             self._seen = self._seen.with_items(lists)
@@ -163,6 +169,7 @@ class LongRun:
         self.steps += 1
         self.audience.pass_time()
         self.state = replace(self.state, here=self.audience.here)
+        # Relabel first: an update learns under the groups of the next step.
         churn = Churn(0, 0.0)
         if self.steps % settings.relabel_every == 0:
             churn = exposure.relabel()
@@ -211,6 +218,8 @@ class LongRun:
             "recommender": self.recommender.tensors(),
         }
         return {
+            # A contiguous copy: later steps must not change what was returned, and safetensors
+            # refuses views.
             f"{part}.{name}": tensor.clone(memory_format=torch.contiguous_format)
             for part, tensors in parts.items()
             for name, tensor in tensors.items()
@@ -223,6 +232,7 @@ class LongRun:
             part, _, rest = name.partition(".")
             parts.setdefault(part, {})[rest] = tensor.clone()
         state = parts["state"]
+        # Before anything is changed: a failed restore leaves the run as it was.
         self._check(state)
         device = self.state.users.device
         queue, blocked = state["queue"].to(device), TableSets(state["blocked"].to(device))
@@ -237,6 +247,7 @@ class LongRun:
         self._limit.restore(parts["limit"])
         self.audience.restore(parts.get("audience", {}))
         self.state = replace(self.state, here=self.audience.here)
+        # Last, since a recommender may rebuild what it derives from the restored state.
         self.recommender.restore(parts.get("recommender", {}), self.state)
 
     def _check(self, stored: dict[str, Tensor]) -> None:
@@ -270,6 +281,7 @@ def lists_beyond(limit: StepLimit, lists: Tensor, exposure: Exposure) -> float |
     fewest, most = (torch.from_numpy(bound) for bound in bounds)
     costs = limit.costs(exposure).to(lists.device) != 0
     counted = torch.from_numpy(limit.weights(lists.shape[1]) > 0).to(lists.device)
+    # (b, K): how many items that cost are among the first 1, 2, ..., K places.
     inside = ((lists >= 0) & costs[lists.clamp(min=0)] & counted).cumsum(1).cpu()
     return float(((inside > most) | (inside < fewest)).any(1).double().mean())
 

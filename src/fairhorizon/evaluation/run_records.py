@@ -24,6 +24,7 @@ class Accuracy:
 
     def __init__(self, n_users: int, period: int | None = None) -> None:
         self.period = period
+        # Double precision: hundreds of small terms are added up, one step at a time.
         self.dcg, self.ideal, self.found = torch.zeros(3, n_users, dtype=torch.float64)
 
     def add(
@@ -35,6 +36,7 @@ class Accuracy:
         Means over the users with any item of positive value; NaN without any.
         """
         v = discount(torch.arange(first + 1, first + values.shape[1] + 1, dtype=torch.float64))
+        # Where values can count again, the best list shows the best items again as soon as it may.
         best = first if self.period is None else first % self.period
         self.dcg += values @ v
         self.ideal += audience.best(best, best + values.shape[1]).cpu() @ v
@@ -97,6 +99,7 @@ class Staying:
         `practice likes`: of those who are not in these figures.
         """
         self.likes += hits.sum(1).cpu()
+        # Users who left are shown nothing and like nothing, so their counts simply stop.
         self.showings += (lists >= 0).sum(1).cpu()
         present = torch.ones(len(self.likes)) if here is None else here.cpu()
         own = {
@@ -122,6 +125,7 @@ class Staying:
 
 def by_activity(counts: Tensor) -> dict[str, Tensor]:
     """Three groups of users of about the same size, by what they took in training."""
+    # The rank of each user; ties are broken by user code, so that the thirds are equally large.
     order = torch.argsort(torch.argsort(counts, stable=True), stable=True)
     third = order * 3 // max(1, len(counts))
     return {name: third == n for n, name in enumerate(("light", "medium", "heavy"))}
@@ -130,6 +134,8 @@ def by_activity(counts: Tensor) -> dict[str, Tensor]:
 def practice_users(n_users: int) -> Tensor:
     """(n_users,) bool: a third of the users, always the same, for pretraining and for choosing
     settings; they count in no figure that is reported."""
+    # A fixed seed, whatever the seed of the run: a user for practice is never one that is reported
+    # on.
     drawn = torch.randperm(n_users, generator=torch.Generator().manual_seed(0))
     chosen = torch.zeros(n_users, dtype=torch.bool)
     chosen[drawn[: n_users // 3]] = True
@@ -147,6 +153,7 @@ class LimitRecord:
 
     def record(self, step: int, rate: float) -> dict[str, float]:
         """NaN, the rate when nothing was shown, breaks no limit."""
+        # max(0.0, NaN) is 0.0: Python keeps the first argument if the comparison is False.
         violation = max(0.0, rate - self.alpha_prime)
         if step > self.warm_up:
             self.steps += 1

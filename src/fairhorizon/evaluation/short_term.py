@@ -24,12 +24,13 @@ from fairhorizon.vocabulary import POPULAR, Mode, Protocol
 # training interactions of a user: from, to
 HISTORIES = {"none": (0, 0), "1 or 2": (1, 2), "3 or more": (3, np.inf)}
 CUTOFF = 20  # places of a list that validation looks at
+# A scenario lives as long as its split and no longer.
 _SCENARIOS: WeakKeyDictionary[Split, dict[tuple[int, Protocol], Scenario]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
 class HistoryRow:
-    """Mean accuracy of the users whose training interactions are so many."""
+    """Mean accuracy of users with a certain number of training interactions."""
 
     history: str  # "none", "1 or 2", "3 or more"
     users: int  # with test items
@@ -48,7 +49,7 @@ class NewItems:
 
 @dataclass(frozen=True)
 class ByHistory:
-    """Where there is little to learn from: accuracy of users apart, and new items."""
+    """Results where training data is scarce: accuracy by length of history, and new items."""
 
     k: int  # places of a list that count
     users: tuple[HistoryRow, ...]  # from the shortest history to the longest
@@ -158,7 +159,7 @@ def evaluate(
     sensitive: (n_items,) bool, the group of the fairness metrics; without it, the top 20 % of items
         by training count.
     seed: of what is random in serving; without it, the seed of the model.
-    served: the lists, where they are made already, as the model makes them.
+    served: the lists of the model, where they have been made already.
     """
     protocol, mode = Protocol(protocol), Mode(mode)
     check_fit(model, split)
@@ -222,6 +223,7 @@ def by_history(
     counts = train.user_counts()
     rows = []
     for name, (low, high) in HISTORIES.items():
+        # Users without test items have no accuracy; they would only inflate `users`.
         here = (low <= counts) & (counts <= high) & (n_relevant > 0)
         means = (accuracy.mean_over_users(values[here]) for values in (ndcg, recall))
         rows.append(HistoryRow(name, int(here.sum()), *means))
@@ -234,7 +236,7 @@ def by_history(
 
 
 def _scenario(split: Split, history: int, protocol: Protocol) -> Scenario:
-    """The same object as long as there is the split: what models found out about it is kept."""
+    """The scenario of a split, made once: models cache by scenario what they computed for it."""
     known = _SCENARIOS.setdefault(split, {})
     if (history, protocol) not in known:
         known.clear()  # the last one only: queues are large

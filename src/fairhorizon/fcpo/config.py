@@ -42,7 +42,7 @@ class RetentionConfig(Settings):
 class FcpoConfig(MemberSettings):
     """Settings of FCPO."""
 
-    # the constraint
+    # ---- The constraint
     alpha_prime: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Largest share of sensitive items in what is shown (alpha'); 1: no limit."""
     popular_share: Annotated[float, Field(gt=0, lt=1)] = 0.2
@@ -56,7 +56,7 @@ class FcpoConfig(MemberSettings):
     """Share of NDCG that `spread` may cost on a later part of the training log; where it costs more
     it goes only part of the way. 1: whatever it costs."""
 
-    # the CMDP
+    # ---- The CMDP
     list_length: Positive = 1
     """Items of a list in training (K)."""
     attention: Literal["even", "log"] = "even"
@@ -78,7 +78,7 @@ class FcpoConfig(MemberSettings):
     protocol: Protocol = Protocol.STANDARD
     """Which items training and validation may show; "paper" includes the history."""
 
-    # the policy
+    # ---- The policy
     policy: Literal["gaussian", "softmax"] = "softmax"
     """What is sampled: the weights of the score, whose best item is shown (gaussian), or the item
     itself (softmax)."""
@@ -110,7 +110,7 @@ class FcpoConfig(MemberSettings):
     """How the best items of a ranker are found: by the scores of all items (exact), by FAISS where
     scores are products of vectors, or by FAISS above 50,000 items where it is installed (auto)."""
 
-    # the networks
+    # ---- The networks
     embeddings: Literal["pmf", "als"] = "pmf"
     """What gives the vectors of users and items without a warm start: PMF, as in the paper, or ALS
     on what users took."""
@@ -132,7 +132,7 @@ class FcpoConfig(MemberSettings):
     """Further W of a Gaussian policy that training draws in every step and whose answers it looks
     up in the log."""
 
-    # one round of Algorithm 1
+    # ---- One round of Algorithm 1
     rounds: Annotated[int, Field(ge=0)] = 30
     """Largest number of training rounds, each with one policy update (M)."""
     always_train: bool = False
@@ -149,7 +149,7 @@ class FcpoConfig(MemberSettings):
     gae_lambda: Share = 0.0
     """Lambda of the generalised advantage estimate; 0: one step, 1: the whole return."""
 
-    # the policy update
+    # ---- The policy update
     kl_limit: Annotated[float, Field(gt=0), Search(0.005, 0.5, log=True)] = 0.02
     """Largest mean KL divergence between the policies before and after an update (delta)."""
     cg_iterations: Positive = 10
@@ -161,7 +161,7 @@ class FcpoConfig(MemberSettings):
     line_search_attempts: Positive = 10
     """Number of step lengths that the line search tries before it gives up."""
 
-    # evaluation and stopping
+    # ---- Evaluation and stopping
     evaluate_every: Positive = 2
     """Rounds between two evaluations on the validation items."""
     patience: Positive = 3

@@ -35,6 +35,7 @@ def conjugate_gradient(
     for _ in range(iterations):
         if float(squared) <= target:
             break
+        # The only product with H of an iteration, and by far its largest cost.
         product = matvec(direction)
         length = squared / (direction @ product)
         x = x + length * direction
@@ -63,6 +64,7 @@ def fisher_product(
     """
     leaf = theta.detach().requires_grad_()
     z = outputs(leaf)
+    # Any value will do: only the derivative by u is used.
     u = torch.zeros_like(z, requires_grad=True)
     (pulled,) = torch.autograd.grad(z, leaf, u, create_graph=True)  # Jᵀu, as a function of u
 
@@ -93,6 +95,7 @@ def backtrack(
         candidate = theta + fraction * step
         if acceptable(candidate):
             return candidate, fraction
+        # The step itself is shortened, from its full length on each time.
         fraction *= ratio
     return theta, 0.0
 
@@ -190,6 +193,7 @@ class FlatActor:
             parameter.copy_(piece.view_as(parameter))
 
     def __call__(self, theta: Tensor, *states: Tensor) -> Tensor:
+        # The same order as `parameters_to_vector` puts them in.
         pieces = theta.split([shape.numel() for shape in self.shapes.values()])
         named = zip(self.shapes.items(), pieces, strict=True)
         parameters = {name: piece.view(shape) for (name, shape), piece in named}
@@ -310,6 +314,8 @@ def keeps_limits(changes: Tensor, gaps: Tensor, tolerance: Tensor | float = 0.0)
     changes, gaps = changes.double(), gaps.double()
     kept = gaps + changes <= tolerance
     broken = (gaps > tolerance) & ~kept
+    # The share of each broken gap that the step leaves; 1 each before the step, so that their
+    # squares add up to the number of broken limits.
     left = (1 + changes[gaps > 0] / gaps[gaps > 0]).clamp(min=0)
     return bool(kept.all()) or (
         bool((kept | broken).all()) and float(left.square().sum()) <= len(left)
@@ -320,6 +326,7 @@ def gradients(surrogate: Callable[[Tensor], Predicted], theta: Tensor) -> tuple[
     """g and b (constraints, parameters), the gradients of reward and costs, in one forward pass."""
     leaf = theta.detach().requires_grad_()
     predicted = surrogate(leaf)
+    # The graph is kept until the last cost has been differentiated.
     g, *b = [
         torch.autograd.grad(value, leaf, retain_graph=True)[0]
         for value in (predicted.reward, *predicted.costs)

@@ -124,12 +124,14 @@ def solve_several(q: float, r: Tensor, S: Tensor, c: Tensor, delta: float) -> St
         raise ValueError(f"the trust region needs delta > 0, not {delta}")
     r, S, c = (x.detach().to("cpu", torch.float64) for x in (r, S, c))
     radius, weights = math.sqrt(2 * delta), torch.zeros_like(c)
+    # A limit without a gradient cannot be moved; the others are solved without it.
     movable = S.diagonal() > 0
     stuck = bool((c[~movable] > 0).any())  # broken, and without a gradient
     if not movable.any():  # no step changes a cost: as in `solve_dual`
         reach = radius / math.sqrt(q) if q > 0 and not stuck else 0.0
         return Step(Case.RECOVER if stuck else Case.INSIDE, reach, tuple(weights.tolist()))
 
+    # Into the units of the unit ball, and back at the end.
     scale = 1 / S.diagonal()[movable].sqrt()
     reward, normals = _directions(q, r[movable], S[movable][:, movable])
     a = c[movable] * scale / radius
@@ -151,6 +153,7 @@ def solve_several(q: float, r: Tensor, S: Tensor, c: Tensor, delta: float) -> St
 
 def _directions(q: float, r: Tensor, S: Tensor) -> tuple[Tensor, Tensor]:
     """Unit vectors with the angles of H⁻¹g and H⁻¹b_i; without a reward gradient the first is 0."""
+    # Only angles and lengths matter: any vectors with this Gram matrix do, such as its square root.
     gram = torch.cat([torch.cat([r.new_tensor([q]), r])[None], torch.cat([r[:, None], S], 1)])
     lengths = gram.diagonal().clamp(min=0).sqrt()
     inverse = torch.where(lengths > 0, 1 / lengths, 0.0)
@@ -197,6 +200,7 @@ def _best(
         pulls = torch.where(in_span[:, None], (reward @ inverse), pulls)
     breach = torch.cat([a + z @ normals.T, -pulls], dim=1).amax(1).clamp(min=0)
     breach = torch.where(slack >= 0, breach, torch.inf)  # the planes do not meet in the ball
+    # The smallest subset that is as good as the best, up to rounding.
     good = max(float(breach.min()), ROUNDING * max(1.0, float(a.abs().max())))
     pick = int((breach <= good).nonzero()[0])
     touches = bool(chosen[pick].any())

@@ -34,6 +34,7 @@ def fit_embeddings(split: Split, config: FcpoConfig, seed: int, listener: Listen
         return Embeddings(pmf.user_vectors_, pmf.item_vectors_, pmf.validation_rmse_)
     als = Als(config.als_embeddings, seed=seed).fit(split, on_epoch=listener.epoch)
     items = als.item_vectors_
+    # By the validated item vectors, which need not be those of the last half-step for users.
     users = least_squares(
         UserItems.from_log(split.train),
         items,

@@ -74,6 +74,7 @@ def best_round(reports: Sequence[RoundReport], config: FcpoConfig) -> BestRound 
     """
     if not reports or config.serves_any_level:
         return None
+    # Only rounds that kept the limit may serve; of these the one with the best validation.
     tolerance, limit = config.cost_tolerance, config.limit_in_training
     kept = {
         report.round: (report.validation, -report.round)  # of equals, the first
@@ -123,8 +124,10 @@ class FittedPolicy:
             for counts in (split.train.item_counts(), split.train.user_counts())
         )
         ensemble = self.ensemble.again(split, listener.epoch)
+        # The states' numbers, such as popularity, follow the new log; the trained weights are kept.
         vectors = numbers_of_users(histories), numbers_of_items(taken, sensitive)
         actor = build_actor(config, *vectors, ensemble).to(sensitive.device)
+        # Parameters without buffers, which hold the numbers of the old log.
         actor.load_state_dict(dict(self.actor.named_parameters()), strict=False)
         return replace(
             self,
@@ -144,6 +147,7 @@ class FittedPolicy:
 
     def with_rankers(self, rankers: Sequence[Ranker[Any]], sensitive: Tensor) -> "FittedPolicy":
         """The same policy over other rankers."""
+        # A shallow copy: the parameters are shared, as nothing here trains them.
         items = self.actor.items
         assert isinstance(items, EnsembleItems)
         ensemble, actor = replace(items.ensemble, rankers=tuple(rankers)), copy.copy(self.actor)

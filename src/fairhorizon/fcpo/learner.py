@@ -36,6 +36,7 @@ def generalized_advantages(signal: Tensor, values: Tensor, gamma: float, lam: fl
     """A_t = sum_l (gamma lambda)^l (y_{t+l} - V(s_{t+l}))  (Schulman et al. 2016).  (b, T)."""
     errors = temporal_difference_targets(signal, values, gamma) - values[:, :-1]
     advantages = torch.empty_like(errors)
+    # Backwards in time: A_t = error_t + gamma lambda A_{t+1}.
     running = errors.new_zeros(len(errors))
     for t in reversed(range(errors.shape[1])):
         running = errors[:, t] + gamma * lam * running
@@ -83,6 +84,7 @@ def surrogate_of(
     outputs: of the present actor in the states of the batch.
     """
     horizon = advantages.shape[2]
+    # Discounted, and the mean over trajectories: the units of J and J_C, and so of the gaps.
     by_cost = discounts(config.gamma_c, horizon).expand(len(advantages) - 1, -1)
     scale = torch.cat([discounts(config.gamma_r, horizon)[None], by_cost])
     scale /= len(batch)
@@ -148,6 +150,8 @@ class Learner:
         advantages, fits = [], []
         for critic, (signal, gamma) in zip(self.critics.values(), signals, strict=True):
             assert isinstance(critic, Critic)
+            # Critics predict a mean per remaining step: times the discounted number of them it is
+            # V(s_t).
             ahead = remaining(gamma, signal.shape[1]).to(signal)
             with torch.no_grad():
                 per_step = critic(states)[batch.state_index]  # (b, T)
@@ -156,6 +160,7 @@ class Learner:
                 targets = temporal_difference_targets(signal, values, gamma)
             # A constant per step changes no expectation of the gradient, only its variance.
             advantages.append(found - found.sum(0) / len(batch))
+            # Fitted after the update, which uses advantages by the critics of before it.
             fits.append((critic, targets, ahead[:-1]))
 
         weights = discounts(config.gamma_c, fresh.costs.shape[1]).to(fresh.costs)

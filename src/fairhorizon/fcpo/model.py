@@ -108,11 +108,12 @@ class Fcpo(Recommender):
 
     def prerequisites(self, split: Split) -> tuple[Prerequisite, ...]:
         parts = [LogPart.WHOLE]
-        # histories may be too short to be cut twice, which is for the fit to report
+        # Histories may be too short to be cut twice, which is for the fit to report.
         if self.config.refits_rankers and len(earlier_part(split).train):
             parts.append(LogPart.EARLIER)
         names = suitable(self.config.warm_start, split)
-        if self.config.adapt:  # settings that are chosen on the log are those of this method alone
+        # Rankers with settings chosen on the log, or given, differ from those of other methods.
+        if self.config.adapt:
             names = tuple(name for name in names if name not in SEARCH_GRID)
         names = tuple(name for name in names if not self.config.given_to(name))
         return tuple(Prerequisite(name, part) for name in names for part in parts)
@@ -130,6 +131,7 @@ class Fcpo(Recommender):
                 f"alpha' {alpha_prime:g} is no share of what is shown (give one above 0, up to 1)"
             )
         model = copy.copy(self)
+        # A level replaces limits that were set before.
         model.limits_ = ()
         model.config = changed(self.config, {"alpha_prime": alpha_prime})
         return model
@@ -210,7 +212,7 @@ class Fcpo(Recommender):
         elif self.limits_ or self.policy_.ensemble is not None:
             limits = step_limits(self.limits_) or [PopularityLimit(self.alpha_prime)]
             model = copy.copy(self)
-            # which are for the long run
+            # Exploration, and a limit kept by learning alone, are for the long run.
             model.config = changed(self.config, {"explore": 0.0, "control": True})
             server = model._online(ServingPlan(limits, learn=False, seed=seed))
             shown = serve_under_control(

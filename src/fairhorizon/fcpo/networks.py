@@ -50,6 +50,7 @@ class StateEncoder(nn.Module):
     def _first_inputs(self, queues: Tensor) -> list[Tensor]:
         """N tensors (m, 3 hidden): what each position gives to the gates of the first layer."""
         weight, bias = self._weights("ih", 0)
+        # Few positions, as of a single request: the catalogue need not be projected for them.
         if queues.numel() < len(self.item_vectors):
             return list(self.item_vectors[queues.T] @ weight.T + bias)
         # It depends on the item alone: project the catalogue once and look up, instead of
@@ -98,6 +99,7 @@ class HistoryEncoder(nn.Module):
 
     def forward(self, users: Tensor, queues: Tensor) -> Tensor:
         """(m, numbers) states of m users with queues (m, N)."""
+        # Padding adds a row of zeros to the sum, and does not count in the mean.
         known = (queues < len(self.item_vectors) - 1).sum(1, keepdim=True).clamp(min=1)
         summed = nn.functional.embedding_bag(queues, self.item_vectors, mode="sum")
         return torch.cat([self.user_vectors[users], summed / known], dim=1)
@@ -300,6 +302,8 @@ class Actor(nn.Module):
         lists: list[Tensor] = []
         for scores in self.scores(proposals, features):
             if lists:
+                # No item twice in a list. A user with nothing left, -1, has everything blocked
+                # already.
                 blocked = blocked.scatter(1, lists[-1].clamp(min=0)[:, None], True)
             best, chosen = scores.masked_fill_(blocked, -torch.inf).max(dim=1)
             lists.append(torch.where(best > -torch.inf, chosen, -1))
@@ -324,7 +328,7 @@ def build_actor(
     view: FeatureSource
     if ensemble is None:
         encoder = StateEncoder(users, items, config.gru_hidden, GRU_LAYERS)
-        # the paper's W is a point among the embeddings, without a price of the group
+        # The paper's W is a point among the embeddings, without a price of the group.
         view = EmbeddedItems(encoder, priced=config.policy == "softmax")
     else:
         encoder = HistoryEncoder(users, items)
@@ -341,7 +345,7 @@ def start_from(actor: Actor, ensemble: Ensemble, initial_std: float) -> None:
     """Begin with the weights of the ensemble and no price."""
     actor.start_with_weights([*ensemble.weights, NO_PRICE])
     with torch.no_grad():
-        # at first, the outputs should differ between states by no more than the noise
+        # At first the outputs should differ between states by no more than the noise.
         actor.head.weight.mul_(initial_std)
 
 
@@ -391,6 +395,7 @@ class Critic(nn.Module):
         minimise(self.parameters(), loss, iterations=iterations)
         with torch.no_grad():
             final = float(loss())
+            # `not <` catches NaN as well.
             if not final < float("inf"):  # a diverged fit is worse than none
                 for parameter, old in zip(self.parameters(), before, strict=True):
                     parameter.copy_(old)

@@ -183,13 +183,15 @@ class OnlineFcpo:
         """(b, K) lists for all users."""
         policy = self._policy_in(state, exposure)
         if self.learns:
+            # Before the lists are made: what an update may spend is what was left at its first
+            # step.
             showings = len(state.users) * self.config.list_length
             self.budgets.append([limit.budget(exposure, showings) for limit in self.limits])
 
         sampled, W = None, policy.outputs
         if self.actor.is_gaussian:
             proposal = policy.proposal
-            # what is learned from is sampled
+            # What is learned from has to be sampled from the policy.
             by_mean = self.config.serve == "mean" and not self.learns
             W = proposal.mean if by_mean else proposal.sample(self.generator)
             sampled = policy.index, W, proposal.log_prob(W)
@@ -200,6 +202,8 @@ class OnlineFcpo:
                 self.run_has_started = True
             valued = self.retention.valued(values[0], exposure.sensitive)
             values = [valued.values.to(values[0])]
+        # Noise before the prices: the control then finds the prices of the noisy values, and the
+        # draw is one from softmax((logit - charge) / explore).
         noisy: Sequence[Tensor] = values
         if self.config.explore:
             noisy = explored(values, self.config.explore, self.generator)
@@ -279,7 +283,7 @@ class OnlineFcpo:
         if self.learns:
             rewards = outcome.reward
             if not self.actor.is_gaussian:
-                # of the feedback only the answers to the items of the lists are read
+                # Of the feedback only the answers to the items of the lists are read.
                 hits = outcome.hits & (lists >= 0)
                 rewards = hits.float() @ attention_of(self.config).to(hits.device)
             self.steps.append((self.served, rewards))
@@ -298,6 +302,7 @@ class OnlineFcpo:
             limits = self._limits(len(trajectories), trajectories.rewards.shape[1])
             self.learner.learn(trajectories, limits, self.generator)
             self.budgets = []
+            # The states are encoded anew: the actor has learned.
             self.policy.restart(self.state)
         items = self.actor.items
         if isinstance(items, EnsembleItems) and self.retraining and self.retraining.due:
@@ -361,7 +366,7 @@ class OnlineFcpo:
             "control": self.control.tensors(),
         }
         if self.policy is not None and isinstance(self.policy.features, EnsembleFeatures):
-            # computed for other users at a time, they would differ in the last digits
+            # Computed again in other batches, they would differ in the last digits.
             values = self.policy.features.values
             parts["features"] = {str(n): scores for n, scores in enumerate(values)}
         if self.retraining is not None:
@@ -403,7 +408,7 @@ class OnlineFcpo:
         if not scores:
             return
         device = state.users.device
-        # until it serves, there is no group
+        # The group is set when it serves.
         no_group = torch.zeros(state.blocked_sets.shape[1], dtype=torch.bool).to(device)
         self.policy = PolicyState(self.actor, state, no_group)
         features = self.policy.features

@@ -70,6 +70,7 @@ def allowed_by_slot(open_items: Tensor, chosen: Tensor) -> Tensor:
 
 def gumbel(like: Tensor, generator: torch.Generator) -> Tensor:
     """Standard Gumbel noise: the best of logits + noise is a draw from their softmax."""
+    # Away from 0, whose logarithm is not finite.
     uniform = torch.rand(like.shape, generator=generator).clamp_(min=1e-20).to(like)
     return -(-uniform.log()).log()
 
@@ -112,6 +113,7 @@ def policy_at(
     outputs: (m, K features) of an actor in all m states.  states: (b,) the state of each step.
     allowed: (b, K, C) bool.  charges: (b, K, C) what the control takes off; None: nothing.
     """
+    # Once per distinct state, then copied to the steps that are in it.
     logits = candidates.logits(rows_of(outputs, allowed.shape[1])).index_select(0, states)
     if charges is not None:
         logits = logits - charges.to(logits)
@@ -136,6 +138,7 @@ def propensities(values: Sequence[Tensor], lists: Tensor, temperature: float) ->
     probabilities = []
     for k, slot in enumerate(values):
         earlier, item = lists[:, :k], lists[:, k : k + 1]
+        # Items of earlier places leave the denominator: a list has no item twice.
         closed = slot.new_zeros(earlier.shape).masked_fill_(earlier >= 0, -torch.inf)
         left = slot.scatter_add(1, earlier.clamp(min=0), closed) / temperature
         logs = left.gather(1, item.clamp(min=0)) - left.logsumexp(1, keepdim=True)
@@ -162,13 +165,14 @@ class Proposal:
         return Proposal(self.mean[rows], self.log_std[rows])
 
     def sample(self, generator: torch.Generator) -> Tensor:
-        # drawn on the CPU, so that a seed gives the same numbers on every device
+        # Drawn on the CPU, so that a seed gives the same numbers on every device.
         noise = torch.randn(self.mean.shape, generator=generator).to(self.mean)
         return torch.addcmul(self.mean, noise, self.log_std.exp())
 
     def log_prob(self, sample: Tensor, rows: Tensor | None = None) -> Tensor:
         """Of each sample under its row; `rows` maps samples to rows if they differ."""
         mean, inverse = self.mean, torch.exp(-self.log_std)
+        # Computed per state and looked up per sample: a state lasts for several steps.
         constant = self.log_std.sum(1) + 0.5 * _LOG_2PI * mean.shape[1]
         if rows is not None:
             mean, inverse, constant = (x.index_select(0, rows) for x in (mean, inverse, constant))

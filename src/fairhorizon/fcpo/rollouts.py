@@ -122,6 +122,7 @@ class Trajectories:
 
     def take(self, rows: Tensor) -> "Trajectories":
         """Some of the trajectories, with the states that they visit."""
+        # Only states that are visited are kept, numbered anew.
         states, index = torch.unique(self.state_index[rows], return_inverse=True)
         return Trajectories(
             self.state_users[states],
@@ -146,7 +147,7 @@ class Trajectories:
             for field in fields(cls)
             if field.name not in ("choices", "alternatives")
         }
-        # states of a batch come after those of the batches before it
+        # States of a batch come after those of the batches before it.
         offsets = itertools.accumulate((len(part.state_users) for part in parts), initial=0)
         columns["state_index"] = torch.cat(
             [part.state_index + offset for part, offset in zip(parts, offsets, strict=False)]
@@ -227,6 +228,8 @@ class PolicyState:
     @torch.no_grad()
     def observe(self, outcome: Outcome) -> None:
         """Line 11: rows with a changed queue enter a new state."""
+        # Without a like the queue, and so the state, is what it was: the actor's outputs stay
+        # valid.
         rows = (outcome.reward > 0).nonzero().squeeze(1)
         if not len(rows):
             return
@@ -276,6 +279,7 @@ def rollout(
         for _ in range(steps):
             index, proposal = policy.index, policy.proposal
             if alternatives:
+                # Before the list is shown: the log answers for the state in which it was drawn.
                 others.append(look_up(policy, state, feedback, sensitive, alternatives, generator))
             W = proposal.sample(generator)  # line 8
             lists = actor.choose(W, state.blocked, policy.features)  # line 9
@@ -397,6 +401,7 @@ def rollout_items(
         lists = items.gather(1, chosen.clamp(min=0)).masked_fill(chosen < 0, -1)
         outcome = advance(state, lists, feedback, sensitive)
         state = outcome.state
+        # Before the chosen items are closed: each place by the items that were open for it.
         log_prob = ItemPolicy.from_logits(logits, allowed_by_slot(open_items, chosen)).log_prob(
             chosen
         )

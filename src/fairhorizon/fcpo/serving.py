@@ -51,7 +51,7 @@ class ActorProbabilities:
         outputs = self.actor(users, self.items.encoder_input(queues))
         weights = rows_of(outputs, self.actor.list_length)
         if self.items.priced:
-            # the price of the level, found for all users together, replaces the learned one
+            # The price of the level, found for all users together, replaces the learned one.
             weights = torch.cat([weights[..., :-1], torch.zeros_like(weights[..., -1:])], dim=2)
         return softmax_probabilities(candidate_set, weights.mean(1, keepdim=True))
 
@@ -83,6 +83,7 @@ def largest_gini_reduction(
         return listed_ndcg(shown, initial.users, scenario)
 
     rules = (NO_LIMIT, PlaceRule(limit))
+    # What NDCG may fall to, for each rule by its own NDCG without any spread.
     least = {rule: (1 - cost) * ndcg(rule, None) for rule in rules}
     for part in PARTS:
         spread = replace(gini_target, part=part)
@@ -141,7 +142,7 @@ def calibrate(lists: ItemLists, scenario: Scenario, seed: int) -> PriceTable:
             in_group = group[offers.items]
             sides = GroupAndRest.from_candidates(offers, in_group, length)
             gained = gains(sides, discount(np.arange(1, length + 1)))
-            # a place that fills a list is not refused at any price
+            # An item without which the list would be shorter is shown at any price.
             found[length].append(np.where(sides.forced, np.inf, gained).ravel())
             shown[number] += sides.sizes.sum()
     levels = np.linspace(0, 1, LEVELS)
@@ -162,9 +163,10 @@ def prices_at(levels: Floats, gains: Floats, shown: int) -> Floats:
     0 where the lists have less of the group anyway.
     """
     falling = -np.sort(-gains[gains > 0])
-    # infinite gains fill a list at any price: no price needs to be above the finite ones
+    # Infinite gains are of items that fill a list: no price needs to be above the finite ones.
     finite = falling[np.isfinite(falling)]
     falling = np.minimum(falling, finite[0] if len(finite) else 0.0)
+    # With n showings allowed, the price is the gain of the first that is refused, number n + 1.
     allowed = np.array([whole_showings(level * shown) for level in levels])
     prices: Floats = np.append(falling, 0.0)[np.minimum(allowed, len(falling))]
     return prices
@@ -178,7 +180,7 @@ def _offers(
     for some in users.split(USERS_AT_ONCE):
         queues, candidate_set, offers = scenario.queue[some], None, []
         for length in lengths:
-            # probabilities depend on the candidates: take those for lists of this length
+            # Longer lists need more candidates, and probabilities depend on the candidates.
             if candidate_set is None or length > lists.probabilities.items.least_per_group:
                 candidate_set = initial_candidates(
                     lists.probabilities.items, scenario, some, lists.sensitive, length
@@ -273,6 +275,7 @@ def gain_of_states(
     order = torch.randperm(len(users), generator=torch.Generator().manual_seed(seed))
     halves, gains = order.tensor_split(2), np.zeros(len(users))
     for learned_from, judged_on in (halves, halves[::-1]):
+        # A fresh copy for each half: nothing learned from one half may judge the same half.
         fitted = copy.deepcopy(actor)
         own = users[learned_from]
         _fit_by_cross_entropy(

@@ -40,6 +40,7 @@ def gaussian_surrogate(
         signals = torch.cat([shown, torch.stack([others.rewards, others.costs])], dim=3)
         at_once = (signals - signals.mean(3, keepdim=True)) * scale[:, None, :, None]
         count = others.rewards.shape[2]
+        # Of the shown W: A - (r_0 - mean) + (r_0 - mean) / M, as in the formula above.
         first, *further = at_once.flatten(1, 2).unbind(2)
         proposals, weights = drawn[0]
         drawn = [(proposals, weights - first + first / count)]
@@ -62,6 +63,7 @@ def gaussian_surrogate(
         return Predicted(reward, torch.stack(costs), new.kl_from(present) @ visits / len(steps))
 
     def sample(size: int, generator: torch.Generator) -> Fisher:
+        # Distinct states, each with the share of the steps that were in it.
         states = torch.randperm(len(visits), generator=generator)[:size].to(steps)
         shares = visits[states] / visits[states].sum()
         policy = present[states]
@@ -185,7 +187,7 @@ def shown_surrogate(
     importance = (log_probs.exp() / propensities).clamp(max=LARGEST_WEIGHT)
     scale = scale.repeat(1, len(batch))  # (1 + limits, b T)
     rewards, costs = advantages.flatten(1).split([1, len(advantages) - 1])
-    # the immediate cost is in the sum over candidates; the sample keeps what comes later
+    # The immediate cost is in the sum over candidates; the sample keeps what comes later.
     at_once = batch.costs.flatten(0, 1).T - cost_of_lists(present.probs)
     weights = torch.cat([rewards, costs - at_once]) * scale
 

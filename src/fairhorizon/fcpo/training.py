@@ -122,6 +122,7 @@ class GaussianEpisodes:
         parts = []
         for _ in range(config.episodes_per_user):
             if len(users) > config.users_per_round:
+                # Other users in every pass over a round.
                 drawn = torch.randperm(items.n_users, generator=generator)
                 users = drawn[: config.users_per_round]
             length = self.validation.queue.shape[1]
@@ -238,6 +239,8 @@ def started_with(path: Path) -> tuple[FcpoConfig, int]:
 def _patient_interrupt(wanted: bool) -> Iterator[threading.Event]:
     """The first Ctrl-C only asks to stop after the present round; a second one stops at once."""
     pressed = threading.Event()
+    # Python sets signal handlers in the main thread only; without a checkpoint there would be
+    # nothing to stop for.
     if not wanted or threading.current_thread() is not threading.main_thread():
         yield pressed
         return
@@ -290,6 +293,7 @@ class Training:
         length = queue_length(config, ensemble)
         validation = validation_scenario(split, length, config.protocol)
         self.can_validate = len(validation.positive.items) > 0
+        # Equation 11, with the attention of the places in place of their number K.
         slots = float(attention_of(config).sum())
         self.limit = cost_limit(config.limit_in_training, 1, config.gamma_c, config.horizon) * slots
         self.generator = torch.Generator().manual_seed(seed)
@@ -368,6 +372,7 @@ class Training:
 
     def extend(self, config: FcpoConfig) -> None:
         """Go on with other settings of how long to train; what is learned must stay the same."""
+        # Anything else would make the resumed training another one than it began as.
         free = ("rounds", "patience", "evaluate_every")
         changed = {
             key
@@ -389,6 +394,7 @@ class Training:
         sensitive: (n_items,) bool, the group, on the device to train on.
         """
         split, listener = task.split, task.listener
+        # No item is shown twice in an episode.
         if config.list_length * config.horizon > split.train.n_items:
             raise ConfigError(
                 f"{config.horizon} lists of {config.list_length} need more than the "
@@ -457,6 +463,7 @@ class Training:
                     break
                 if self.checkpoint is not None and report.round % CHECKPOINT_EVERY == 0:
                     self.save(self.checkpoint)
+        # Also after an interruption: what was trained so far can be resumed.
         if self.checkpoint is not None:
             self.save(self.checkpoint)
 
@@ -477,7 +484,8 @@ class Training:
         started = time.perf_counter()
         config = self.config
         if config.serves_any_level and not self.reports and self.can_validate:
-            self._keep(self.episodes.validate())  # rounds have to be better than the warm start
+            # Rounds have to be better than the warm start, which is validated as round 0.
+            self._keep(self.episodes.validate())
         fresh = self.episodes.generate(self.generator)  # lines 6-13
         learned = self.learner.learn(fresh, torch.tensor([self.limit]), self.generator)
         update = learned.update
@@ -510,10 +518,11 @@ class Training:
     def _keep_best(self, report: RoundReport) -> None:
         if report.validation is None:
             return
-        # where serving finds the price of any level, what a round spent does not matter
+        # Where serving finds the price of any level, what a round spent does not matter.
         good = self.config.serves_any_level or report.keeps_limit(self.config.cost_tolerance)
         if good and report.validation > self.best_validation:
             self._keep(report.validation)
+        # Patience begins with the first policy that could serve.
         elif self.best:
             self.evaluations_since_best += 1
 
@@ -557,6 +566,8 @@ class Training:
         )
         items = policy.actor.items
         if isinstance(items, EnsembleItems) and ensemble is not None:
+            # The learned price was that of the training limit. Serving finds the price of its own
+            # limit.
             policy.actor.items = replace(items, ensemble=ensemble)
             policy.actor.without_price()
         if self.config.policy == "softmax":
@@ -580,6 +591,8 @@ class Training:
         if isinstance(policy.actor.items, EnsembleItems):
             first = policy.actor.items.ensemble.weights
             weights: tuple[float, ...] | None = first
+            # Without rounds the weights are those that were chosen on the log, and there is nothing
+            # to compare.
             if not self.no_rounds:
                 weights = better_weights(policy.lists(config), states, config, first, seed)
             if weights is not None:

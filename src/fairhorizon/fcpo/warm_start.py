@@ -64,6 +64,7 @@ class WarmStart:
             listener.stage("every item is scored (pip install 'fairhorizon[scale]' for FAISS)")
             return self
         learning = _searched(self.learning, split, config, listener)
+        # The same fitted rankers: one search serves both.
         if self.serving.rankers == self.learning.rankers:
             return WarmStart(learning, learning)
         return WarmStart(learning, self.serving.with_searches(learning.searches))
@@ -99,6 +100,7 @@ def fit_warm_start(
     fit = fit_ensemble(drafts, task, config.given_to if config.adapt else None)
     for line in fit.whole.summary:
         listener.stage(line)
+    # Trained on the part that its rankers have not seen, where there is one.
     learning = fit.whole
     if config.refits_rankers and fit.earlier is not None:
         learning = fit.earlier
@@ -108,6 +110,7 @@ def fit_warm_start(
 def _searched(ensemble: Ensemble, split: Split, config: FcpoConfig, listener: Listener) -> Ensemble:
     """The ensemble with a search for every ranker that has vectors, and what each finds, said."""
     scenario = validation_scenario(split, ensemble.queue_length, config.protocol)
+    # Evenly spaced over all users, so that nothing is drawn.
     users = torch.arange(scenario.n_users)[:: max(1, scenario.n_users // SAMPLE)][:SAMPLE]
     state = scenario.state(users)
     group = torch.from_numpy(popular_group(split.train.item_counts(), config.popular_share))
@@ -138,6 +141,7 @@ def refitted_ensemble(ensemble: Ensemble, split: Split, config: FcpoConfig) -> E
     chosen = fit_ensemble(drafts, task, config.given_to if config.adapt else None).whole
     ready = {ranker.method: ranker for ranker in chosen.rankers}
     weights = dict(zip(ready, chosen.weights, strict=True))
+    # `chosen` leaves out rankers without weight; they are fitted here, with weight 0.
     fits = [ready.get(draft.method) or draft.fit(split) for draft in drafts]
     return replace(
         ensemble,

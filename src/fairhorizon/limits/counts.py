@@ -73,20 +73,24 @@ class Exposure:
         if labels is Labels.FIRST:
             return self.initial
         if labels is Labels.LAGGED:
+            # Before `lag` steps have passed, the labels of `lag` steps ago are those of the
+            # beginning.
             return self.past[0] if len(self.past) == self.lag > 0 else self.initial
         return self.sensitive
 
     def weighed(self, weights: Weights) -> float:
-        """All showings so far, each as its place (len(weights),) counts."""
+        """The sum over all showings so far of the weights of their places, (len(weights),)."""
         return float(weights @ self._places(self.at_place.sum(1), len(weights)))
 
     def weighed_in(self, members: NDArray[np.bool_], weights: Weights) -> float:
-        """The showings so far of some items."""
+        """The same sum over the showings of some items, (n_items,) bool."""
         by_place = self.at_place[:, members].sum(1)
         return float(weights @ self._places(by_place, len(weights)))
 
     def weighed_in_group(self, labels: Labels, weights: Weights) -> float:
-        """The showings so far that are in G0 under these labels."""
+        """The same sum over the showings that are in G0 under these labels."""
+        # All earlier showings move with their item, so they are summed anew over the present G0.
+        # Other labels never change after the showing, and running counts by place are enough.
         if labels is Labels.RETROSPECTIVE:
             return self.weighed_in(self.sensitive.numpy(), weights)
         return float(weights @ self._places(self.in_group[labels], len(weights)))
@@ -113,6 +117,7 @@ class Exposure:
         As long as none of them is shown more often, G0 stays as it is. There is always room for so
         many showings. None where showings do not change the groups.
         """
+        # Groups by attribute stay as they are, whatever is shown.
         if not isinstance(self.grouping, PopularItems):
             return None
         return self.grouping.room(self.counts, self.sensitive.numpy(), showings)
@@ -127,8 +132,11 @@ class Exposure:
 
     def add(self, lists: Tensor) -> None:
         """Count what the `lists` (b, K) of one step show; -1 is an empty slot."""
+        # One place after the other: `step` is (K, n_items), the showings of each item at each
+        # place.
         columns = lists.cpu().T.contiguous()
         step = np.stack([_counted(column, self.n_items) for column in columns])
+        # Steps may show lists of different lengths; the table grows to the longest.
         missing = len(step) - len(self.at_place)
         if missing > 0:
             self.at_place = np.pad(self.at_place, ((0, missing), (0, 0)))
@@ -136,6 +144,8 @@ class Exposure:
         times = step.sum(0)
         self.counts += times
         self.shown += times
+        # The labels are read before `relabel`, so that a showing counts by the group of its own
+        # moment.
         for labels in KEPT:
             inside = step[:, self.group(labels).cpu().numpy()].sum(1)
             so_far = self._places(self.in_group[labels], len(self.at_place))
@@ -143,6 +153,7 @@ class Exposure:
             self.in_group[labels] = so_far
         made = step.sum(1)
         self.shrunk = self.shrunk or int(made.sum()) < int(self.last_step.sum())
+        # A step without showings, as of users who have all left, is not the first step.
         self.first_step = self.first_step if self.first_step.any() else made
         self.last_step = made
         if self.lag:
@@ -153,6 +164,7 @@ class Exposure:
         fresh = torch.from_numpy(self.grouping(self.counts))
         changed = (fresh != self.sensitive).numpy()
         self.sensitive = fresh
+        # A share of all counts, those of the training log included, as these decide who is popular.
         total = int(self.counts.sum())
         share = int(self.counts[changed].sum()) / total if total else 0.0
         return Churn(int(changed.sum()), share)
@@ -160,6 +172,8 @@ class Exposure:
     def tensors(self) -> dict[str, Tensor]:
         """Everything that showings have changed."""
         past = torch.stack(list(self.past)) if self.past else self.sensitive.new_zeros(0)
+        # Arrays of different lengths cannot be stacked: all labels get the places of the longest
+        # list.
         labelled = np.stack([self._places(self.in_group[k], len(self.at_place)) for k in KEPT])
         return {
             "counts": torch.from_numpy(self.counts),
@@ -221,6 +235,8 @@ class GrowingLists(Exposure):
 
     def add(self, lists: Tensor) -> None:
         lists = lists.cpu()
+        # The earlier places were counted by earlier steps. Empty slots stand in for them, so that
+        # the new items are counted at their places in the whole list.
         counted = torch.cat([torch.full_like(self.lists, -1), lists], dim=1)
         super().add(counted)
         self.lists = torch.cat([self.lists, lists], dim=1)

@@ -28,6 +28,7 @@ def popular_group(counts: ArrayLike, share: float = POPULAR_SHARE) -> NDArray[np
         raise ConfigError("counts must be a vector of finite numbers, one for each item")
     size = math.floor(share * len(exposure) + 0.5)
     group = np.zeros(len(exposure), dtype=np.bool_)
+    # A stable sort of the negated counts: of equal counts, the smaller index comes first.
     group[np.argsort(-exposure, kind="stable")[:size]] = True
     return group
 
@@ -61,6 +62,8 @@ class PopularItems:
         least = counts[group].min()
         last = np.flatnonzero(group & (counts == least))[-1]
         overtakes = outside < last  # at equal counts the smaller index is in
+        # Left are the showings up to the point where the item just does not overtake the last
+        # member.
         left = np.maximum(0, least - counts[outside] - overtakes)
         if left.sum() < showings:
             left = np.maximum(left, _level(counts[outside], showings) - counts[outside])
@@ -72,8 +75,10 @@ def _level(counts: NDArray[np.int64], showings: int) -> int:
     """The smallest count that all items can be raised to by at least so many showings."""
     rising = np.sort(counts)
     below = np.arange(1, len(rising) + 1)
+    # The water-filling level: pour showings into the smallest counts until they are used up.
     needed = below * rising - np.cumsum(rising)  # to raise the first so many to the last of them
     n = int(np.searchsorted(needed, showings, side="right"))  # items below the level
+    # Rounded up, in whole numbers.
     return int(-(-(showings + rising[:n].sum()) // n))
 
 
@@ -84,6 +89,7 @@ def attribute_group(values: ArrayLike, sensitive: Collection[str]) -> NDArray[np
         with empty text is in no group.
     sensitive: the values of the group, or a single one.
     """
+    # A string is itself a collection, of its letters.
     wanted = {sensitive} if isinstance(sensitive, str) else set(sensitive)
     cells = values_of_items(values)
     known: set[str] = set().union(*cells)

@@ -25,6 +25,7 @@ EXAMPLE = "popular<=0.4"
 QUOTED_EXAMPLE = '"brand=A & B"<=0.1'
 PLAIN_NAME = re.compile(r"[\w.-]+")
 RATIO = re.compile(rf"\s*{POPULAR}\s*:\s*rest\s*(?=[<>])")
+# COLUMN=VALUES:SHARE, as in other tools; refused with the text that says the same.
 OLD_FORM = re.compile(r"(?P<column>[^=<>]+)=(?P<values>[^<>]+):(?P<share>[\d.]+)")
 
 
@@ -58,8 +59,10 @@ class GroupOf:
         if self.each:
             return f"{column}:{EACH}"
         parts = f"{column}={','.join(map(_name_text, self.values))}"
+        # "genre=Sci Fi" in one pair of quotes is easier to read than genre="Sci Fi" inside a
+        # shell's quotes. It cannot be read back if the column itself has an equals sign.
         if '"' in parts and len(self.values) == 1 and "=" not in self.column:
-            return quoted(f"{self.column}={self.values[0]}")  # easier to read
+            return quoted(f"{self.column}={self.values[0]}")
         return parts
 
 
@@ -79,7 +82,10 @@ class Limit:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """A LimitError says where the text stops making sense, and what would."""
+        """The limit that a text describes.
+
+        A LimitError names the position where the text stops making sense, and what would fit.
+        """
         return cls(**_LimitReader(text).limit())
 
     @classmethod
@@ -101,6 +107,7 @@ class Limit:
         parts = [f"{self.group}{'>=' if self.is_floor else '<='}{written(self.share)}"]
         if self.first is not None:
             parts[0] += f"@{self.first}"
+        # Only what differs from the default is written, so that equal limits have equal texts.
         if self.labels is not None:
             lag = f":{self.lag}" if self.labels is Labels.LAGGED else ""
             parts.append(f"labels={self.labels}{lag}")
@@ -132,7 +139,7 @@ def number_of(text: str) -> float | None:
 
 
 def written(number: float) -> str:
-    """As short as it can be read back: 0.4, and 1 for 1.0."""
+    """The shortest text that reads back as the same number: 0.4, and 1 for 1.0."""
     short = f"{number:.12g}"
     return short if float(short) == number else repr(number)
 
@@ -170,6 +177,7 @@ class _TextCursor:
                 self.fail("this quote is not closed", example)
             parts.append(self.text[self.at : end])
             self.at = end + 1
+            # Two quotes in a row stand for one; a single quote closes the text.
             if not self.next_is('"'):
                 self.at = len(self.text) - len(self.text[self.at :].lstrip())
                 return "".join(parts)
@@ -217,12 +225,15 @@ class _LimitReader(_TextCursor):
         begin = self.at
         column, quotes = self._name("a group", stop="=:<>")
         after = self.text[self.at : self.at + 1]
-        if quotes and after in ("<", ">") and "=" in column:  # quotes around all of it
+        # The shell-friendly form: COLUMN=VALUE inside one pair of quotes.
+        if quotes and after in ("<", ">") and "=" in column:
             column, _, value = column.partition("=")
             if not column or not value:
                 self.at = begin
                 self.fail("a column and its value are needed", QUOTED_EXAMPLE)
             return GroupOf(column, (value,))
+        # A column that is called like a reserved word needs quotes; without them it is a mistake
+        # more often than a column.
         if after in (":", "=") and column in RESERVED and not quotes:
             self.at = begin
             self.fail(
@@ -312,11 +323,12 @@ class _LimitReader(_TextCursor):
         fields |= read
 
     def _check(self, fields: dict[str, Any], group: GroupOf) -> None:
-        """What each word means alone, but not together."""
+        """Refuses parts that are right by themselves and make no sense together."""
         self.at = 0
         if group == GroupOf(GINI):
             if fields["is_floor"]:
                 self.fail("a Gini index has no smallest value", "gini<=0.8")
+            # More than group, sign and share: some option was given.
             if len(fields) > 3:
                 self.fail("the Gini index is that of all showings, each counted once", "gini<=0.8")
         by_list = fields.get("scope", Scope.ALL) is not Scope.ALL
@@ -326,6 +338,7 @@ class _LimitReader(_TextCursor):
                 "either weights or a scope",
             )
 
+        # Weights that are 0 in all counted places would make a limit that nothing can break.
         first = fields.get("first")
         if fields.get("weights") and not any(fields["weights"][:first]):
             self.fail(
@@ -334,7 +347,7 @@ class _LimitReader(_TextCursor):
             )
 
 
-# The values of options; None: it is no value.
+# Readers of option values: fields of `Limit`, or None where the value is not allowed.
 
 
 def _labels(value: str) -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""What lists make of limits: how each is measured, and the verdict on it in one line."""
+"""Measures whether lists keep limits, and says so in one line per limit."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -47,7 +47,7 @@ class Showings:
 
 @dataclass(frozen=True)
 class LimitReached:
-    """A limit, and what was reached.
+    """A limit, and the share or index that lists reached.
 
     reached: of a limit on all showings, the share as the limit counts it; of one on every list or
         every beginning of one, the share of the group in the worst list; of gini, the index.
@@ -88,10 +88,12 @@ class LimitReached:
 def limit_reached(
     bound: ResolvedLimit, shown: Showings | Counts, prices: Mapping[str, float] = NO_PRICES
 ) -> LimitReached:
-    """What the showings, or lists (n_lists, K) of item codes with -1 for none, make of a limit.
+    """Measures one limit on what was shown.
 
-    Without any showing there is nothing to exceed: the share is 0 and the limit is kept. prices: of
-    the method that made the lists, by the text of a limit.
+    Without any showing there is nothing to exceed: the share is 0 and the limit is kept.
+
+    shown: showings, or lists (n_lists, K) of item codes with -1 for an empty place.
+    prices: by the text of a limit, the price under which the method made the lists.
     """
     found = _measured(bound, shown)
     return replace(found, price=prices.get(found.limit))
@@ -106,6 +108,8 @@ def _measured(bound: ResolvedLimit, shown: Showings | Counts) -> LimitReached:
         return _result(limit, shown, reached=index, excess=index - limit.share)
     places = shown.length if limit.first is None else min(limit.first, shown.length)
     of_lists, of_prefixes = _beyond(limit, inside, shown, places)
+    # Reported for every limit, whatever it counts: a limit kept by whole lists may be broken where
+    # people look first.
     first = {k: np.arange(shown.length) < k for k in PLACES if k <= shown.length}
     measures = {
         "at": {k: _share(shown, inside, weights) for k, weights in first.items()},
@@ -117,11 +121,14 @@ def _measured(bound: ResolvedLimit, shown: Showings | Counts) -> LimitReached:
         share = _share(shown, inside, weights)
         away = limit.share - share if limit.is_floor else share - limit.share
         excess = away if len(shown.items) else 0.0
+        # The excess is a share of the total weight; times that weight it is in showings of weight
+        # 1. Less than a whole showing is still one that had to go.
         too_many = math.ceil(max(0.0, excess) * float(weights[shown.places].sum()) - ROUNDING)
         return _result(limit, shown, reached=share, excess=excess, violations=too_many, **measures)
     beyond = of_lists if limit.scope is Scope.LIST else of_prefixes
     if not len(beyond):
         return _result(limit, shown, reached=0.0, excess=0.0, broken=0, violations=0, **measures)
+    # Back from "beyond what is allowed" to the share of the worst list.
     most = float(of_lists.max()) + _allowed(limit, places)[places] / places
     broken = int((beyond > 0).sum())
     return _result(
@@ -152,14 +159,20 @@ def _beyond(
 
     And the same of the beginning of the list in which this is most.
     """
+    # Lists without showings have no rows here, so lists are numbered anew: `of` maps showings to
+    # lists, and `begin` is the first showing of each.
     _, begin, of = np.unique(shown.lists, return_index=True, return_inverse=True)
+    # A floor counts the items outside the group, of which a list may have at most 1 - share.
     counted = (inside != limit.is_floor) & (shown.places < places)
     allowed = _allowed(limit, places)
     whole = (np.bincount(of[counted], minlength=len(begin)) - allowed[places]) / max(1, places)
+    # One running count over all lists, less what it was at the beginning of the own list. The count
+    # at `begin` includes the first showing itself, hence `- counted`.
     so_far = np.cumsum(counted)
     running = (so_far - (so_far - counted)[begin][of])[counted]  # from the beginning of the list
     ranks = shown.places[counted] + 1
     prefixes = whole.copy()
+    # `maximum.at` and not indexing: a list has several prefixes, and each may be the worst.
     np.maximum.at(prefixes, of[counted], (running - allowed[ranks]) / ranks)
     return whole, prefixes
 
@@ -242,6 +255,7 @@ def verdicts_of(found: Sequence[LimitOutcome], families: Sequence[str]) -> tuple
     """
     members: dict[str, list[LimitOutcome]] = {}
     for one, family in zip(found, families, strict=True):
+        # A dict keeps the order in which families first appear.
         members.setdefault(family, []).append(one)
     verdicts: list[Verdict] = []
     for family, limits in members.items():
@@ -308,6 +322,8 @@ def kept_at_the_bottom(found: LimitOutcome) -> bool:
     if first is None or weighed is None or not found.kept:
         return False
     sign = -1 if found.is_floor else 1
+    # A few points, or a tenth of a small limit: 1.2 % of first places under a limit of 1 % is off
+    # by 0.2 points and yet by a fifth.
     clearly = min(FEW_POINTS, found.asked / 10)
     return sign * (weighed - found.asked) > 0 and sign * (first - found.asked) > clearly
 
@@ -328,7 +344,8 @@ def _verdict(found: LimitOutcome) -> str:
         if found.kept:
             return f"kept in all of {found.n_lists:,} lists: {_asked(found)} of each"
         lists = f"not kept in {found.broken:,} of {found.n_lists:,} lists"
-        # of a limit on beginnings, a list may break it and be within the limit as a whole
+        # Under a limit on prefixes a list may break it at the top and keep it as a whole; then
+        # there is no share of the worst list to name.
         worst = f", the worst has {_reached(found)} of {_asked(found)}"
         return lists + worst if _away(found) > 0 else lists
     if found.kept:
@@ -364,7 +381,7 @@ def _percent(share: float) -> str:
 
 
 def _away(found: LimitOutcome) -> float:
-    """How far the share is on the wrong side."""
+    """How far the share is on the wrong side of the limit; negative on the right side."""
     beyond = (found.reached or 0.0) - found.asked
     return -beyond if found.is_floor else beyond
 
@@ -376,6 +393,7 @@ def _asked(found: LimitOutcome) -> str:
 def _reached(found: LimitOutcome) -> str:
     """With one decimal, and more where these would hide on which side of the limit it is."""
     reached, asked = 100 * (found.reached or 0.0), round(100 * found.asked, 9)
+    # "not kept: 40.0 % of at most 40 %" would be a riddle: more decimals until the two differ.
     for decimals in range(_decimals(reached), DECIMALS[-1] + 1):
         text = f"{reached:.{decimals}f}"
         if found.kept or float(text) != asked:
@@ -389,6 +407,6 @@ def _points(found: LimitOutcome) -> str:
 
 
 def _decimals(percent: float) -> int:
-    """One, and for less than a percent as many as are close to it."""
+    """One decimal; below 1 %, as many as it takes to print the number to 5 % of itself."""
     near = (d for d in DECIMALS if abs(round(percent, d) - percent) <= CLOSE * percent)
     return DECIMALS[0] if percent > 1 else next(near, DECIMALS[-1])

@@ -58,6 +58,7 @@ class PlaceRule:
             )
         if self.first is not None and self.first < 1:
             raise ConfigError(f"the first {self.first} places of a list (take 1 or more)")
+        # From here on weights are checked, and there are none.
         if self.weights == PlaceWeights.NONE:
             return
         if self.scope != Scope.ALL:
@@ -108,7 +109,10 @@ class PlaceRule:
         if self.scope == Scope.ALL:
             return places
         counted = length if self.first is None else min(self.first, length)
+        # At most ceil(share k) of k places. ROUNDING: 0.28 * 25 is 7.000000000000001 in floats, and
+        # 7 is what the rule allows.
         of_prefixes: Counts = np.ceil(self.share * places - ROUNDING).astype(np.int64)
+        # Places behind the `first` are free for anything.
         behind: Counts = np.maximum(0, places - counted)
         if self.scope == Scope.LIST:
             most: Counts = np.minimum(places, of_prefixes[counted] + behind)
@@ -125,6 +129,7 @@ class PlaceRule:
         if not self.is_floor:
             return np.zeros_like(places), self.most(length)[1:]
         counted = length if self.first is None else min(self.first, length)
+        # k places of which at most m are outside the group have at least k - m of the group.
         fewest = np.maximum(0, places - self.mirrored().most(length)[1:])
         return np.where(places <= counted, fewest, 0), places
 
@@ -140,5 +145,6 @@ def _place_weights(rule: PlaceRule, length: int) -> Floats:
         given = np.array(rule.weights[:length], dtype=np.float64)
         weights = np.pad(given, (0, length - len(given)))
     counted = np.where(ranks <= (length if rule.first is None else rule.first), weights, 0.0)
+    # The cache hands the same array to everybody.
     counted.setflags(write=False)
     return counted

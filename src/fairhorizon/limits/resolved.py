@@ -70,6 +70,7 @@ def resolve_limits(
             raise LimitError(f"{str(limit)!r}: {_no_column(error, elsewhere)}") from None
         except DataError as error:
             raise LimitError(f"{str(limit)!r}: {error}") from None
+    # After `each` is resolved: seller:each<=0.3 beside seller=A<=0.3 is given twice, too.
     names = Counter(str(one) for one in found)
     if twice := sorted(name for name, times in names.items() if times > 1):
         raise ConfigError(f"{twice[0]} is given twice (give it once)")
@@ -83,6 +84,7 @@ def _groups_of_each(cells: NDArray[Any]) -> dict[str, NDArray[np.bool_]]:
         for value in values:
             items_of.setdefault(value, []).append(item)
     groups = {}
+    # Alphabetical, so that the same table always gives limits in the same order.
     for value in sorted(items_of):
         groups[value] = np.zeros(len(cells), dtype=np.bool_)
         groups[value][items_of[value]] = True
@@ -99,5 +101,6 @@ def _no_column(error: NoColumnError, elsewhere: str) -> str:
 def _reserved(word: str, counts: NDArray[np.int64], popular_share: float) -> NDArray[np.bool_]:
     if word == POPULAR:
         return popular_group(counts, popular_share)
+    # `new` is what training never saw. The Gini index is one of all items.
     members: NDArray[np.bool_] = counts == 0 if word == NEW else np.ones_like(counts, bool)
     return members

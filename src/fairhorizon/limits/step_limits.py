@@ -60,7 +60,7 @@ class StepLimit(ABC):
         return None
 
     def overshoot(self, exposure: Exposure) -> float:  # noqa: ARG002  # for those that steer
-        """By how much the steps so far cost more than they might, though budgets were kept."""
+        """How much was spent beyond what was allowed, although every step kept its budget."""
         return 0.0
 
     def most_in_list(self, length: int) -> tuple[Counts, Counts] | None:  # noqa: ARG002
@@ -127,6 +127,8 @@ class ShareLimit(StepLimit):
         if self.scope is not Scope.ALL:
             return float("inf")
         to_come = np.atleast_1d(np.asarray(showings, dtype=np.int64))
+        # The group's share of all that will have been shown after this step; during the warm-up, of
+        # all that will have been shown at its end.
         allowed = self.share * max(
             self._total(exposure) + self._weigh(to_come, exposure),
             self.warm_up * self._weigh(exposure.lasting(to_come), exposure),
@@ -148,6 +150,7 @@ class ShareLimit(StepLimit):
         """What items that entered the group brought with them, beyond what the group may have."""
         if not self._looks_ahead:
             return 0.0
+        # The loan of the warm-up counts as allowed here, whether users have left since or not.
         lent = self.warm_up * self._weigh(exposure.first_step, exposure)
         allowed = self.share * max(self._total(exposure), lent)
         return max(0.0, self.sign * (self._spent(exposure) - allowed))
@@ -157,6 +160,8 @@ class ShareLimit(StepLimit):
 
     @property
     def _looks_ahead(self) -> bool:
+        # Only retrospective labels let a showing bring earlier ones into the group. A floor is not
+        # hurt by items that enter.
         moves = self.members is None and self.labels is Labels.RETROSPECTIVE
         return moves and self.look_ahead and not self.limit.is_floor
 
@@ -223,6 +228,7 @@ def step_limit(
     """The limit as steps have to keep it; with `fixed` groups, on its items of the beginning."""
     if bound.limit.is_gini:
         return GiniLimit(bound.limit.share, warm_up, str(bound))
+    # None: the group of the moment, which follows exposure.
     members = None if bound.is_dynamic and not fixed else torch.from_numpy(bound.members)
     return ShareLimit(bound.limit, members, warm_up, look_ahead=look_ahead)
 
@@ -261,8 +267,10 @@ class GiniLimit(StepLimit):
     def budget(self, exposure: Exposure, showings: Counts | int) -> float:
         """The distance of the index to the limit: costs are first-order changes of the index."""
         made = int(np.sum(showings))
+        # The number of this step, as if all steps so far had had as many showings.
         step = (exposure.n_shown + made) / made if made else 0.0
         start = min(1.0, step / self.warm_up) if self.warm_up else 1.0
+        # The bound falls in a straight line from 1 to the limit while the warm-up lasts.
         return 1 - (1 - self.limit) * start - _gini_and_ranks(exposure.shown)[0]
 
     def excess(self, exposure: Exposure) -> float:
@@ -284,6 +292,7 @@ def marginal_gini(shown: NDArray[np.int64]) -> NDArray[np.float64]:
 
 def _gini_and_ranks(shown: NDArray[np.int64]) -> tuple[float, NDArray[np.int64]]:
     """G, and 2 r_i - n - 1 of every item; all but the last division in whole numbers."""
+    # Items with equal counts form a tie; `last` is the rank of the last item of each tie.
     _, group, sizes = np.unique(shown, return_inverse=True, return_counts=True)
     last = np.cumsum(sizes)
     ranks = (2 * last - sizes + 1)[group] - len(shown) - 1  # twice the mean rank is first + last

@@ -10,6 +10,7 @@ from fairhorizon.errors import ConfigError
 from fairhorizon.limits.resolved import ResolvedLimit
 from fairhorizon.vocabulary import Scope
 
+# Outside the joint engine every limit has a price of its own that is searched for at every step.
 MOST_LIMITS = 12  # at once where they are not all on all showings of a group
 WHO_CAN = (
     "fcpo and NAME+control keep any limits, NAME+lists any on all showings, or one that counts in "
@@ -37,6 +38,7 @@ def check_supported(
             f"groups, {method} at most {MOST_LIMITS} of these (give fewer; fairhorizon audit "
             "measures any number)"
         )
+    # The one limit that a method was fitted for is kept by all methods that keep any.
     alone = kept is not SupportedLimits.NONE and own_share(limits, group) is not None
     can = kept in (SupportedLimits.ANY, SupportedLimits.STEPS) or (
         kept is SupportedLimits.JOINT and (is_single_limit(limits) or is_multi_limit(limits))
@@ -64,7 +66,7 @@ def kept_by_requests(limits: Sequence[ResolvedLimit]) -> bool:
 
 
 def gini_limits(limits: Sequence[ResolvedLimit]) -> list[ResolvedLimit]:
-    """Those on the Gini index."""
+    """The limits on the Gini index."""
     return [one for one in limits if one.limit.is_gini]
 
 

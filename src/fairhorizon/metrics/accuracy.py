@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+# The code of a place in a list that no item could fill, here and wherever lists are arrays.
 EMPTY = -1
 
 
@@ -38,9 +39,10 @@ def hit_matrix(lists: NDArray[np.integer[Any]], relevant: csr_array) -> NDArray[
     check_codes(lists, n_items)
     entries = relevant.tocoo()
     stored = entries.data != 0
+    # A pair (user, item) becomes one number, so that one lookup in a sorted array finds all hits.
     wanted = entries.row[stored].astype(np.int64) * n_items + entries.col[stored]
     shown = np.arange(n_users, dtype=np.int64)[:, None] * n_items + lists
-    # otherwise an empty slot would match the last item of the previous user
+    # An empty slot is -1, so its pair would be that of the previous user and the last item.
     hits: NDArray[np.bool_] = np.isin(shown, wanted) & (lists != EMPTY)
     return hits
 
@@ -48,7 +50,10 @@ def hit_matrix(lists: NDArray[np.integer[Any]], relevant: csr_array) -> NDArray[
 def recall(
     hits: NDArray[np.bool_], n_relevant: NDArray[np.integer[Any]], k: int
 ) -> NDArray[np.float64]:
-    """h / n."""
+    """h / n: the share of a user's relevant items that the first k places show.
+
+    hits: (n_users, K) from `hit_matrix`.  n_relevant: (n_users,).  Returns (n_users,).
+    """
     h, n = _hits_and_relevant(hits, n_relevant, k)
     return np.asarray(h.sum(axis=1) / n, dtype=np.float64)
 
@@ -56,7 +61,7 @@ def recall(
 def f1(
     hits: NDArray[np.bool_], n_relevant: NDArray[np.integer[Any]], k: int
 ) -> NDArray[np.float64]:
-    """2h / (k + n), the harmonic mean of precision h/k and recall h/n."""
+    """2h / (k + n), the harmonic mean of precision h/k and recall h/n; arrays as in `recall`."""
     h, n = _hits_and_relevant(hits, n_relevant, k)
     return np.asarray(2 * h.sum(axis=1) / (k + n), dtype=np.float64)
 
@@ -72,10 +77,15 @@ def discount(ranks: NDArray[Any]) -> NDArray[np.float64]:
 def ndcg(
     hits: NDArray[np.bool_], n_relevant: NDArray[np.integer[Any]], k: int
 ) -> NDArray[np.float64]:
-    """DCG / ideal DCG with gain discount(rank) per hit; the ideal list has min(k, n) hits."""
+    """DCG / ideal DCG with gain discount(rank) per hit; the ideal list has min(k, n) hits.
+
+    hits: (n_users, K) from `hit_matrix`.  n_relevant: (n_users,).  Returns (n_users,).
+    """
     h, n = _hits_and_relevant(hits, n_relevant, k)
     gain = discount(np.arange(1, k + 1))  # (k,)
     ideal = np.append(np.cumsum(gain), np.nan)  # the last: users without relevant items
+    # ideal[j] is the DCG of j + 1 hits at the top. NaN cannot be an index: users without relevant
+    # items take the entry appended at k, which is NaN.
     best = np.where(np.isnan(n), k, np.fmin(n, k) - 1).astype(np.int64)
     return np.asarray(h @ gain / ideal[best], dtype=np.float64)
 

@@ -31,6 +31,8 @@ def gini(counts: NDArray[Any]) -> float:
     total = float(g.sum())
     if total == 0:  # nothing shown: all items alike
         return 0.0
+    # (18): the double sum over pairs as a single sum over the gaps between sorted neighbours. The
+    # gap above g_(i) lies between i items on one side and n - i on the other.
     i = np.arange(1, g.size, dtype=np.float64)
     return float(i * (g.size - i) @ np.diff(g)) / (g.size * total)
 
@@ -74,6 +76,7 @@ def weighed_share(
     neither for the group nor for all.
     """
     shown = first_k(lists, k)
+    # (n_users, K) bool @ (K,) sums the weights of the filled places of each list.
     counts = discount(np.arange(1, k + 1)) if weights is None else weights
     if counts.shape != (k,):
         raise ValueError(f"weights have shape {counts.shape}, expected ({k},)")
@@ -102,8 +105,10 @@ def share_within_every_list(
     inside = np.cumsum(_in_popular(first_k(lists, k), group), axis=1)  # (n_users, k)
     if not len(inside):
         return float("nan")
+    # The fullest list decides, for each prefix length by itself.
     most = inside.max(axis=0)  # (k,)
     places = np.arange(1, k + 1)
+    # `rounded_up` forgives one ROUNDING, so the share has to clear the step by more than that.
     bounds = np.where(most > 0, (most - 1) / places + 2 * ROUNDING, 0.0)
     return float(bounds.max() if prefixes else bounds[-1])
 
@@ -139,6 +144,7 @@ def worst_off_share(counts: NDArray[Any], providers: NDArray[Any]) -> float:
     """
     if counts.shape != providers.shape:
         raise ValueError(f"counts have shape {counts.shape}, providers {providers.shape}")
+    # Providers may have any codes: `codes` numbers them from 0, `items` counts the items of each.
     _, codes, items = np.unique(providers, return_inverse=True, return_counts=True)
     exposure = np.bincount(codes, weights=counts.astype(np.float64))
     total = float(exposure.sum())
@@ -162,7 +168,7 @@ def exact_k_violation_rate(
 
 def _in_popular(shown: NDArray[np.integer[Any]], popular: NDArray[np.bool_]) -> NDArray[np.bool_]:
     check_codes(shown, len(popular))
-    # -1, the empty slot, indexes the appended False
+    # -1, the empty slot, indexes the appended False.
     inside: NDArray[np.bool_] = np.append(popular, False)[shown]
     return inside
 

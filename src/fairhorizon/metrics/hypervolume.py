@@ -13,13 +13,15 @@ def dominated_area(points: ArrayLike, reference: tuple[float, float] = (0, 0)) -
     x, y = (p[(p > reference).all(axis=1)] - reference).T
     order = np.argsort(-x)
     x, y = x[order], y[order]
-    # between x_(i+1) and x_(i) the union is as high as the highest of the i points to the right
+    # From right to left: between x_(i+1) and x_(i) the union is as high as the highest of the i
+    # points to the right. The last strip ends at the reference, which is 0 by now.
     return float(-np.diff(x, append=0) @ np.maximum.accumulate(y))
 
 
 def pareto_front(points: ArrayLike) -> NDArray[np.bool_]:
     """(n,) True where no other point is at least as good in both and better in one."""
     p = _checked(points)
+    # All pairs at once: a front has tens of points, so (n, n, 2) is small.
     own, other = p[:, None], p[None]
     beaten = np.all(other >= own, axis=2) & np.any(other > own, axis=2)  # (i, j): j beats i
     front: NDArray[np.bool_] = ~(np.any(beaten, axis=1) | np.any(np.isnan(p), axis=1))

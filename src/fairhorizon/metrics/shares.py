@@ -6,6 +6,7 @@ Shares are floats, so a product with a number of showings may miss the exact who
 
 import math
 
+# Far above the rounding of a product of doubles, far below what one showing in a million changes.
 ROUNDING = 1e-9
 
 
@@ -21,4 +22,5 @@ def rounded_up(budget: float) -> int:
 
 def exceeds(rate: float, limit: float) -> bool:
     """Whether a rate is above its limit by more than rounding; False for NaN."""
+    # A comparison with NaN is False, so a rate that is not defined exceeds nothing.
     return rate - limit > ROUNDING

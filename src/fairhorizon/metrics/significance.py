@@ -24,6 +24,7 @@ def paired_t_test(first: ArrayLike, second: ArrayLike) -> float:
     d = _differences(first, second)
     if d.size < 2:
         return float("nan")
+    # scipy would divide 0 by 0 here.
     if np.ptp(d) == 0:  # no spread, so no t
         return 1.0 if d[0] == 0 else 0.0
     return float(ttest_rel(first, second, nan_policy="omit").pvalue)
@@ -65,13 +66,17 @@ def paired_bootstrap(
     if d.size < 2:
         return float("nan")
     observed = d.mean()
+    # Under the null hypothesis the mean difference is 0, so resamples come from shifted
+    # differences.
     centred = d - observed
     rng = np.random.default_rng(seed)
+    # All resamples at once would need samples * n_users indices: 80 GB for a million users.
     chunk = max(1, DRAWS_AT_ONCE // d.size)
     count = 0
     for start in range(0, samples, chunk):
         users = rng.integers(d.size, size=(min(chunk, samples - start), d.size))
         count += int((abs(centred[users].mean(axis=1)) >= abs(observed)).sum())
+    # The observed sample counts as one of the resamples, so that p is never exactly 0.
     return (1 + count) / (1 + samples)
 
 
@@ -84,7 +89,9 @@ def holm(p_values: ArrayLike) -> NDArray[np.float64]:
     adjusted = np.full(p.shape, np.nan)
     tested = np.flatnonzero(~np.isnan(p))
     order = tested[np.argsort(p[tested], kind="stable")]
+    # The smallest p-value is multiplied by m, the next by m - 1, and so on.
     steps = np.arange(order.size, 0, -1) * p[order]
+    # A hypothesis cannot be rejected while one with a smaller p-value is not: the running maximum.
     adjusted[order] = np.minimum(1, np.maximum.accumulate(steps))
     return adjusted
 

@@ -34,6 +34,8 @@ class Spread:
     @classmethod
     def from_values(cls, values: Sequence[float | None]) -> Self:
         """The deviation of a single value is 0."""
+        # One missing seed makes the mean unknown: leaving it out would flatter methods whose runs
+        # fail.
         known = [value for value in values if value is not None and math.isfinite(value)]
         if len(known) < len(values):
             return cls()

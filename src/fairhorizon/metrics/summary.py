@@ -23,6 +23,7 @@ def summarise(
     """Metrics as fractions under the keys `recall@5`, `f1@5`, ..., one k after the other."""
     if popular.shape != (relevant.shape[1],):
         raise ValueError(f"groups have shape {popular.shape}, relevant items {relevant.shape}")
+    # Looked up once for the longest list; every k takes the first k columns.
     hits = accuracy.hit_matrix(lists, relevant)
     n_relevant = np.asarray((relevant != 0).sum(axis=1))
     result: dict[str, float] = {}

@@ -9,6 +9,7 @@ from fairhorizon.rankers.als import Als
 from fairhorizon.rankers.bpr import Bpr
 from fairhorizon.rankers.ease import Ease, RecentEase
 from fairhorizon.rankers.ensemble import Stack
+from fairhorizon.rankers.given_scores import GivenScores
 from fairhorizon.rankers.gru4rec import Gru4Rec
 from fairhorizon.rankers.itemknn import ItemKnn, RecentItemKnn
 from fairhorizon.rankers.mf import Mf
@@ -36,3 +37,8 @@ RANKERS: dict[str, type[Ranker[Any]]] = {
         Stack,
     )
 }
+
+
+def ranker_class(name: str) -> type[Ranker[Any]]:
+    """The class of a ranker; all of `scores:NAME` are of one class, whatever their files."""
+    return GivenScores if name.partition(":")[0] == GivenScores.method else RANKERS[name]

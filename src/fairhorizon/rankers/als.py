@@ -61,6 +61,7 @@ class Als(Ranker[AlsConfig]):
     def _learn(self, split: Split, on_epoch: OnEpoch | None) -> None:
         config = self.config
         self.longest_ = longest_history(split)
+        # The same log from both sides, for the two half-steps.
         items_of, users_of = UserItems.from_log(split.train), _users_per_item(split.train)
         of_items, of_users = _strengths_both_ways(split.train)
         generator = torch.Generator().manual_seed(self.seed)
@@ -70,6 +71,7 @@ class Als(Ranker[AlsConfig]):
 
         def both_half_steps() -> None:
             users = least_squares(items_of, vectors, config.alpha, config.l2, of_items)
+            # In place: early stopping and `self.scores` hold on to this tensor.
             vectors.copy_(least_squares(users_of, users, config.alpha, config.l2, of_users))
 
         best = train_until_stale(
@@ -89,6 +91,7 @@ class Als(Ranker[AlsConfig]):
         return self.item_vectors_
 
     def user_vectors(self, users: Tensor, queue: Tensor) -> Tensor:  # noqa: ARG002
+        # The queue without its padding is the user's row of the log, as in a half-step of training.
         known = queue < len(self.item_vectors_)
         indptr = torch.cat([known.new_zeros(1, dtype=torch.int64), known.sum(1).cumsum(0)])
         histories = UserItems(indptr, queue[known], len(self.item_vectors_))
@@ -113,8 +116,11 @@ def least_squares(
     same size are solved together, padded to the largest of them.
     """
     dim = vectors.shape[1]
+    # Every item that was not taken has the target 0 and weight 1. Their part of the sum is the same
+    # for all users, so that only the members add to it.
     everywhere = vectors.T @ vectors + l2 * torch.eye(dim)
     sizes = sets.indptr.diff()
+    # Largest sets first; empty sets are left out and keep the zero vector.
     order = sizes.argsort(descending=True, stable=True)[: int((sizes > 0).sum())]
     solved = torch.zeros(len(sizes), dim)
     while len(order):
@@ -122,6 +128,7 @@ def least_squares(
         rows, order = order.tensor_split([max(1, CELLS // (largest * dim))])
         place = torch.arange(largest)
         member = place < sizes[rows, None]
+        # Padding points at item 0 and is multiplied by 0 in the next line.
         where = torch.where(member, sets.indptr[rows, None] + place, 0)
         own = vectors[sets.items[where]] * member[..., None]  # (b, largest, dim)
         if strengths is None:

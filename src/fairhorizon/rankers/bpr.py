@@ -53,14 +53,16 @@ class BprTraining:
             last = torch.cat([torch.ones(self.n_users, 1), torch.zeros(n_items, 1)])
             table = torch.cat([table, last], dim=1)
         self.table = table  # users, then items
+        # Written by `set_gradient`, so that Adam can be used without autograd.
         self.table.grad = torch.empty_like(table)
         self.optimiser = torch.optim.Adam([self.table], lr=config.learning_rate, fused=True)
-        # reused by every batch: allocation takes longer than the arithmetic
+        # Reused by every batch: allocation takes longer than the arithmetic.
         self._buffers = torch.empty(3, min(config.batch, len(self.users)), table.shape[1])
 
     @torch.no_grad()
     def epoch(self) -> None:
         """Every interaction once, each with a new negative."""
+        # Drawn before the shuffle, as the sampler is fastest for users in order.
         negatives = self.sampler.draw(self.users, self.generator)
         order = torch.randperm(len(self.users), generator=self.generator)
         triples = torch.stack(
@@ -82,13 +84,16 @@ class BprTraining:
         torch.index_select(self.table, 0, i, out=difference)
         difference -= torch.index_select(self.table, 0, j, out=product)
         margins = torch.mul(u, difference, out=product).sum(1)
+        # dloss/dm over the size of the batch: the loss is a mean.
         slopes = torch.sigmoid(-margins)[:, None] / -len(users)
 
+        # The penalty is on the vectors of each triple, so a row counts as often as it occurs.
         occurrences = torch.bincount(triples.flatten(), minlength=len(self.table))
         decay = occurrences[:, None] * (2 * self.config.l2 / len(users))
         gradient = torch.mul(self.table, decay, out=self.table.grad)
         gradient.index_add_(0, users, difference.mul_(slopes))
         gradient.index_add_(0, i, u.mul_(slopes))
+        # The buffers hold slope * (v_i - v_j) and slope * u by now; v_j gets the negative of v_i.
         gradient.index_add_(0, j, u.neg_())
         if self.config.biases:
             gradient[: self.n_users, -1] = 0  # a user's last coordinate stays 1

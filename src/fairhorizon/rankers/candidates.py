@@ -117,6 +117,7 @@ def best_of_groups(
         closed = blocked.index_select(1, group)
         for values in scores:
             open_values = values.index_select(1, group).masked_fill_(closed, -torch.inf)
+            # Unsorted: only which items these are matters here.
             best, at = open_values.topk(min(count, len(group)), dim=1, sorted=False)
             chosen.append(group[at].masked_fill_(best == -torch.inf, -1))
     return distinct(torch.cat(chosen, dim=1))
@@ -137,6 +138,7 @@ def weights_by_cross_entropy(candidates: ScoredCandidates, liked: Tensor) -> tup
     """
     some = liked.any(1)
     features, targets = candidates.features[some, :, :-1], liked[some].float()
+    # Every user has a weight of 1, however many items the user liked.
     targets = targets / targets.sum(1, keepdim=True)
     closed = candidates.items[some] < 0
     n_features = features.shape[2]
@@ -160,6 +162,7 @@ def fit_temperature(
 
     The factor is the inverse temperature of a softmax over the weighted sum of the features.
     """
+    # The last feature, the group, has no weight; the second call needs one in its place.
     *features, group = candidates.features.unbind(2)
     total = sum(weight * signal for weight, signal in zip(weights, features, strict=True))
     assert isinstance(total, Tensor)
@@ -195,11 +198,15 @@ class GroupIndex:
             return cls(items, None)
         import faiss
 
+        # One index per group, so that the best of each group can be asked for.
         own = vectors[items].contiguous().numpy()
+        # Of the order of the square root: finding the nearest clusters then takes about as long as
+        # looking through one of them.
         clusters = max(1, int(2 * len(items) ** 0.5))
         index = faiss.IndexIVFFlat(
             faiss.IndexFlatIP(own.shape[1]), own.shape[1], clusters, faiss.METRIC_INNER_PRODUCT
         )
+        # A fixed seed gives the same clusters, and small groups are clustered without a warning.
         index.cp.seed, index.cp.min_points_per_centroid = SEED, 1
         index.train(own)
         index.add(own)
@@ -225,6 +232,7 @@ class VectorSearch:
     def __init__(self, vectors: Tensor, probes: int = FIRST_PROBES) -> None:
         self.vectors = vectors  # (n_items, d)
         self.probes = probes  # clusters that are looked at
+        # Clustering takes seconds, and the groups of a model rarely change.
         self._groups: tuple[Tensor, Sequence[GroupIndex]] | None = None  # of the last groups
 
     @classmethod
@@ -245,6 +253,7 @@ class VectorSearch:
         """(b, C) standardised scores of some items (b, C)."""
         mean, covariance = self._moments
         exact = queries.double()
+        # Deviation of q.v over all items: sqrt(q' Cov q), in double precision, as variances cancel.
         spread = ((exact @ covariance) * exact).sum(1, keepdim=True).clamp(min=0).sqrt()
         scores = (self.vectors[items] @ queries[:, :, None]).squeeze(2)
         centred = scores.double() - (exact @ mean)[:, None]
@@ -259,11 +268,13 @@ class VectorSearch:
         for group in self._indices(sensitive):
             found = group.nearest(queries, SPARE * count, self.probes)
             is_open = (found >= 0) & ~blocked.gather(1, found.clamp(min=0))
+            # The first `count` open ones of those that were found, which are in falling order.
             place = is_open.cumsum(1)
             kept = found.masked_fill(~is_open | (place > count), -1)
             most = min(count, len(group.items))
             chosen.append(kept.sort(dim=1, descending=True).values[:, :most])
         items = torch.cat(chosen, dim=1)
+        # Rare, for users who took much of what they would be shown; exact, whatever it costs.
         few = (items < 0).any(1).nonzero().squeeze(1)
         if len(few):
             scores = queries[few] @ self.vectors.T
@@ -313,6 +324,7 @@ def searched(
     exact = best_of_groups([ranker.scores(users, queue)], blocked, group, count)
     while True:
         found = search.best(queries, blocked, group, count)
+        # Both lists have distinct items, so matches are counted pairwise.
         hits = ((found[:, :, None] == exact[:, None, :]) & (found[:, :, None] >= 0)).sum()
         share = int(hits) / max(1, int((exact >= 0).sum()))
         if share >= AIM or search.probes >= search.clusters(group):

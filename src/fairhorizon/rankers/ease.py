@@ -95,12 +95,15 @@ class Ease(Ranker[EaseConfig]):
     def _learn(self, split: Split, on_epoch: OnEpoch | None) -> None:  # noqa: ARG002  # no epochs
         self.longest_ = longest_history(split)
         histories, given = UserItems.from_log(split.train), strengths_by_user(split.train)
+        # In a small catalogue all items are "frequent", and the numbers are the item codes.
         large = histories.n_items > MOST_ITEMS
         self.numbers_ = frequent(histories, FREQUENT if large else MOST_ITEMS)
         if given is not None:
             given = given[self.numbers_[histories.items] >= 0]
         regularised = self._gram(histories.numbered(self.numbers_), given)
         regularised.diagonal().add_(self.config.l2)
+        # P = (X'X + l2 I)^-1 by Cholesky: half the work of a general inverse, and it says when it
+        # fails.
         factor, failed = torch.linalg.cholesky_ex(regularised)
         if failed:
             raise ConfigError(
@@ -109,11 +112,13 @@ class Ease(Ranker[EaseConfig]):
         del regularised  # for a large catalogue each of these matrices takes gigabytes
         inverse = torch.cholesky_inverse(factor)
         del factor
+        # B = I - P diag(1 / diag P): off the diagonal -P_ij / P_jj, and 0 on it. In place.
         weights = inverse.div_(-inverse.diagonal().clone()).fill_diagonal_(0)
         self.item_weights_ = weights.contiguous()  # row-major, for lookups by row
 
     def scores(self, users: Tensor, queue: Tensor) -> Tensor:  # noqa: ARG002  # the queue is enough
         recent, n = self._rows(queue[:, -self.queue_length :]), len(self.item_weights_)
+        # Long histories: one dense product is faster than looking up so many rows of B.
         if recent.shape[1] > n // 8:  # not much fewer rows of B than all of them
             scores = weighted_history(recent, n, self.half_life) @ self.item_weights_
         else:
@@ -126,6 +131,8 @@ class Ease(Ranker[EaseConfig]):
             )
         if n == len(self.numbers_):
             return scores
+        # Items without a number have the score 0, which is also that of items without any
+        # similarity.
         weighed = (self.numbers_ >= 0).nonzero().squeeze(1).to(queue.device)
         every_item = scores.new_zeros(len(queue), len(self.numbers_))
         return every_item.scatter_(1, weighed.expand_as(scores), scores)
@@ -135,15 +142,17 @@ class Ease(Ranker[EaseConfig]):
         recent, columns = self._rows(queue[None, -self.queue_length :]), self.numbers_[items]
         known = recent < n
         weights = (weights_by_age(recent, self.half_life) * known)[0]
+        # The scores are a sum over the history, so each item's term is its contribution.
         added = weights[:, None] * self.item_weights_[recent[0].where(known[0], 0)]
         added = added[:, columns].masked_fill(columns < 0, 0.0)
         return nn.functional.pad(added, (0, 0, len(queue) - len(added), 0))
 
     def _rows(self, queue: Tensor) -> Tensor:
-        """The rows of B of the items of a queue; their number stands for an item that has none."""
+        """The rows of B of the items in a queue; n, the number of rows, for items without one."""
         n_items, n = len(self.numbers_), len(self.item_weights_)
         if n == n_items:
             return queue
+        # The padding of a queue, n_items, indexes the appended -1.
         numbers = nn.functional.pad(self.numbers_, (0, 1), value=-1).to(queue.device)[queue]
         return numbers.where(numbers >= 0, n)
 
@@ -180,6 +189,7 @@ class RecentEase(Ease):
         super()._learn(split, on_epoch)
         if self.config.popularity:
             scale = popularity_scale(split, self.config.popularity)
+            # Scores are sums over rows of B, so that dividing the columns divides the scores.
             self.item_weights_ /= scale[self.numbers_ >= 0]
 
 
@@ -197,6 +207,7 @@ def co_counts(
     rows = torch.arange(len(items))
     counts = torch.zeros(n_items * n_items)
     for distance in range(1, items_to_look_at(half_life, longest)):
+        # Rows whose user has at least this many later items; pairs never cross two users.
         rows = rows[later[rows] >= distance]
         if not len(rows):
             break
@@ -209,5 +220,6 @@ def co_counts(
     one_way = counts.view(n_items, n_items)
     both_ways = one_way + one_way.T
     squares = None if strengths is None else strengths**2
+    # An item with itself, at distance 0, counts once per user.
     both_ways.diagonal().add_(torch.bincount(items, squares, minlength=n_items))
     return both_ways

@@ -72,6 +72,7 @@ class FitJob:
     ready: Ready = field(default_factory=dict)
 
     def run(self, on_epoch: OnEpoch | None) -> Ranker[Any] | DataError:
+        # Only the same settings make the same ranker.
         known = self.ready.get(self.draft.method)
         if known is not None and known.config == self.draft.config:
             return known
@@ -93,6 +94,7 @@ def fit_all(jobs: Sequence[FitJob], on_epoch: OnEpoch | None = None) -> list[Ran
     refusals = [result for result in results if isinstance(result, DataError)]
     if refusals and len(refusals) == len(jobs):
         raise refusals[0]
+    # One that was refused on both logs is named once.
     for text in dict.fromkeys(str(refusal) for refusal in refusals):
         warnings.warn(f"without one of its rankers: {text}", stacklevel=2)
     return [None if isinstance(result, DataError) else result for result in results]
@@ -146,7 +148,7 @@ SHORT, LONG = 10, 40  # items of a user's history
 RECENCY = ("half_life", "decays")  # settings by which recent items count more
 
 
-# the settings of members
+# ---- The settings of members ---------------------------------------------------------------------
 
 
 def _as_in_a_file(settings: dict[str, Any]) -> dict[str, Any]:
@@ -180,7 +182,7 @@ class MemberSettings(Settings):
     @model_validator(mode="after")
     def _rankers_can_take_them(self) -> "MemberSettings":
         for base in MemberSettings.model_fields:
-            # of the variant, where there is one: it has all settings of the published method
+            # The variant, where there is one: it has all settings of the published method.
             kind = MEMBERS.get(f"{base}:recent", MEMBERS[base])
             try:
                 changed(kind.config_class(), getattr(self, base))
@@ -196,6 +198,8 @@ class MemberSettings(Settings):
         drafts = []
         for name in suitable(names, split):
             given = self.given_to(name)
+            # ALS that was added because the catalogue is large; as one of many it need not be
+            # perfect.
             if name not in names:
                 given = {**FEW_EPOCHS, **given}
             drafts.append(draft_of(kinds[name], given, protocol, seed))
@@ -217,7 +221,7 @@ def _base_of(name: str) -> str:
     return name.partition(":")[0]
 
 
-# fitted rankers as one
+# ---- Fitted rankers as one -----------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -248,6 +252,8 @@ class Ensemble:
 
         users: (b,) codes.  queue: (b, N) recent items, newest last, padded in front with n_items.
         """
+        # Standardised, since rankers differ in the scale of their scores; in their order, so that
+        # sums are rounded alike.
         total = torch.zeros(())
         for ranker, weight in zip(self.rankers, torch.tensor(self.weights), strict=True):
             scores = ranker.score_small_batch if few else ranker.scores
@@ -255,7 +261,7 @@ class Ensemble:
         return total
 
     def ways(self) -> Iterator[tuple[Ranker[Any], VectorSearch | None]]:
-        """Every ranker with the search of its candidates, None where it scores all items."""
+        """Pairs of a ranker and the search of its candidates, None where it scores all items."""
         return zip(self.rankers, self.searches or (None,) * len(self.rankers), strict=True)
 
     def weighed(self, weights: Sequence[float]) -> "Ensemble":
@@ -328,7 +334,7 @@ class Ensemble:
         return cls(tuple(rankers), tuple(description["weights"]), ndcg, summary, searches)
 
 
-# fitting and selecting
+# ---- Fitting and selecting -----------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -392,6 +398,8 @@ def fit_ensemble(
     split = task.split
     if given_to is not None:
         drafts = with_selected_settings(drafts, task, given_to)
+    # Two parts that were not trained on: the end of the training log, large, and the validation
+    # items, one per user but later.
     later = LaterPart.from_training(split, task.protocol, seed=task.seed)
     last = LaterPart.from_split(
         split, UserItems.from_log(split.validation), task.protocol, seed=task.seed
@@ -403,15 +411,17 @@ def fit_ensemble(
         jobs += [FitJob(draft, later.split, task.earlier_ready) for draft in drafts]
     else:
         task.on_stage(f"{split.name}: fitting {names}")
-    # all at once, so that the fits on both logs are side by side
+    # All at once, so that the fits on both logs run side by side.
     fits = fit_all(jobs, task.on_epoch)
     on_whole, on_earlier = fits[: len(drafts)], fits[len(drafts) :] or fits[: len(drafts)]
+    # A ranker that could not be fitted on one of the logs is left out of both.
     pairs = [(one, two) for one, two in zip(on_whole, on_earlier, strict=True) if one and two]
     shortlists = [
         Shortlists.from_rankers([pair[number] for pair in pairs], part)
         for number, part in enumerate((last, later))
         if len(part.users)
     ]
+    # With nothing held out there is nothing to choose by: all count alike.
     weights = select_weights(shortlists) if shortlists else torch.ones(len(pairs))
 
     def ndcg(some: Tensor) -> float:
@@ -422,6 +432,7 @@ def fit_ensemble(
         Member(ranker.method, float(weight), ranker.config, ndcg(unit))
         for (ranker, _), weight, unit in zip(pairs, weights, torch.eye(len(pairs)), strict=True)
     )
+    # Rankers without a weight are not stored and cost nothing when serving.
     kept = [number for number, member in enumerate(tried) if member.weight > 0]
     whole = Ensemble(
         tuple(pairs[number][0] for number in kept),
@@ -451,7 +462,7 @@ def with_selected_settings(
     return side_by_side(with_best, drafts, lambda draft: draft.in_thread, at_once=cores())
 
 
-# what was found, in words
+# ---- The summary in words ------------------------------------------------------------------------
 
 
 def summary_of(split: Split, tried: Sequence[Member], together: float) -> tuple[str, str, str]:

@@ -94,11 +94,13 @@ class ItemKnn(Ranker[ItemKnnConfig]):
     def _learn(self, split: Split, on_epoch: OnEpoch | None) -> None:  # noqa: ARG002  # no epochs
         taken = _taken(split.train)
         by_item = taken.T.tocsr()
-        # sum of x^2 by item; without weights, its count
+        # n_i = n_ii: the sum of x^2 by item, which without weights is its count.
         counts = by_item.power(2).sum(1).astype(np.float32)
         n_items = len(counts)
+        # Neighbours of all items together have to fit into memory.
         k = min(self.config.neighbours, n_items, rows_at_once(n_items, LISTED))
         nearest = []
+        # A block of rows of X'X at a time: dense, all of it would be n_items^2.
         for items in torch.arange(n_items).split(rows_at_once(n_items, CELLS)):
             together = by_item[items.numpy()] @ taken
             similarity = similarities(together, items.numpy(), counts, self.shrinkage)
@@ -112,6 +114,8 @@ class ItemKnn(Ranker[ItemKnnConfig]):
         if len(self.neighbours_) > DENSE_AT_MOST:
             return self._scores_from_history(recent)
         history = weighted_history(recent, len(self.neighbours_), self.half_life)
+        # For each item j a weighted sum over its neighbours' rows of the history: (n_items, b),
+        # transposed.
         return embedding_bag(
             self.neighbours_,
             history.T.contiguous(),
@@ -132,6 +136,7 @@ class ItemKnn(Ranker[ItemKnnConfig]):
         """S^T, (n_items, n_items): in row i, s_ij of the items j that have i as a neighbour."""
         if self._transposed is None or self._transposed[0] is not self.similarities_:
             n_items = len(self.neighbours_)
+            # Fewer than k neighbours leave zeros, which point at arbitrary items.
             listed = self.similarities_ > 0
             items = torch.arange(n_items).repeat_interleave(listed.sum(1))
             entries = (self.neighbours_[listed].numpy(), items.numpy())
@@ -144,6 +149,8 @@ class ItemKnn(Ranker[ItemKnnConfig]):
         by_age = weights_by_age(queue[:, -self.queue_length :], self.half_life).numpy()
         n_items = len(self.neighbours_)
         scores = np.zeros((len(recent), n_items), dtype=np.float32)
+        # Plain slices of the sparse rows: for one user a sparse product spends most of its time on
+        # set-up.
         for row, items in enumerate(recent):
             known = items < n_items
             begins, ends = (table.indptr[items[known] + side].tolist() for side in (0, 1))
@@ -212,6 +219,7 @@ def similarities(
     """
     rows = items.repeat(np.diff(together.indptr))
     scale = np.sqrt(counts[rows] * counts[together.indices]) + np.float32(shrinkage)
+    # The diagonal is 0: an item does not recommend itself.
     similar = np.where(rows == together.indices, np.float32(0), together.data / scale)
     return csr_array((similar, together.indices, together.indptr), together.shape)
 

@@ -81,6 +81,7 @@ class MfTraining:
         self.config, self.generator = config, generator
         self.mean = float(examples[2].mean()) if config.centred else 0.0
         n_rows = n_users + n_items  # users, then items
+        # Users and items in one table, so that Adam has one parameter to step.
         table = torch.randn(n_rows, config.dim, generator=generator) * 0.1
         self.table = table.requires_grad_()
         self.biases = torch.zeros(n_rows, requires_grad=config.biases)
@@ -99,6 +100,8 @@ class MfTraining:
         items = items + self.n_users
         u, v = self.table[users], self.table[items]
         error = targets - self.mean - (u * v).sum(1)
+        # The penalty is part of each example's loss: frequent users and items are penalised more
+        # often, as in Koren et al.
         size = (u.square() + v.square()).sum(1)
         if self.config.biases:
             b_u, b_i = self.biases[users], self.biases[items]
@@ -145,7 +148,8 @@ class Mf(Ranker[MfConfig]):
         held_out = self._examples(validation if len(validation) else rows, generator)
         training = MfTraining(train, split.train.n_users, split.train.n_items, config, generator)
         validate = self._validation(split, held_out)
-        self.restore(training.tensors())  # views of the trained tensors
+        # Views of the trained tensors: validation sees each epoch without a copy.
+        self.restore(training.tensors())
         best = train_until_stale(
             training.tensors(),
             training.epoch,
@@ -183,6 +187,8 @@ class Mf(Ranker[MfConfig]):
         users, items = torch.tensor(log.users), torch.tensor(log.items)
         if log.ratings is not None:
             return users, items, torch.tensor(log.ratings, dtype=torch.float32)
+        # Without ratings there are no negative examples in the log: as many random pairs are taken
+        # for 0. A few of them may have been taken in truth.
         others = torch.randint(log.n_items, items.shape, generator=generator)
         targets = torch.cat([torch.ones(len(items)), torch.zeros(len(items))])
         return torch.cat([users, users]), torch.cat([items, others]), targets
@@ -192,6 +198,8 @@ class Mf(Ranker[MfConfig]):
         return level + self.user_vectors_[users] @ self.item_vectors_.T
 
     def item_vectors(self) -> Tensor:
+        # The bias is one more coordinate, for which users have 1. The user's bias and the mean are
+        # the same for all items, so they do not change the order.
         return torch.cat([self.item_vectors_, self.item_biases_[:, None]], dim=1)
 
     def user_vectors(self, users: Tensor, queue: Tensor) -> Tensor:  # noqa: ARG002  # no history

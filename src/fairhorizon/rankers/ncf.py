@@ -58,7 +58,8 @@ def initial_parameters(
         "gmf_items": normal(n_items, config.dim, std=0.1),
         "mlp_users": normal(n_users, config.dim, std=0.1),
         "mlp_items": normal(n_items, config.dim, std=0.1),
-        # the first layer on [u, v] is the sum of one on u and one on v
+        # A layer on [u, v] is the sum of a layer on u and one on v. So the first layer is computed
+        # once per user and item, and not once per pair.
         "first_users": normal(config.dim, first, std=config.dim**-0.5),
         "first_items": normal(config.dim, first, std=config.dim**-0.5),
         "first_bias": torch.zeros(first),
@@ -105,6 +106,7 @@ def all_logits(parameters: Parameters, users: Tensor) -> Tensor:
     """(b, n_items), without a hidden layer of all pairs in memory at once."""
     scores = (parameters["gmf_users"][users] * parameters["fuse_gmf"]) @ parameters["gmf_items"].T
     of_users, of_items = first_layer(parameters)
+    # The hidden layer of a chunk of users and all items stays in the cache.
     chunk = rows_at_once(of_items.numel(), HIDDEN_AT_ONCE)
     for rows in torch.arange(len(users)).split(chunk):
         hidden = of_users[users[rows], None] + of_items
@@ -148,6 +150,8 @@ class NcfTraining:
         for name in TABLES:
             table = self.parameters[name]
             rows = items.flatten() if name.endswith("items") else users
+            # A vector is penalised as often as it occurs in the batch; a sum over tables by counts
+            # is much cheaper than gathering the vectors of all examples.
             occurrences = torch.bincount(rows, minlength=len(table))
             penalty = penalty + table.square().sum(1) @ (occurrences / len(rows))
         return binary_cross_entropy_with_logits(predicted, taken) + self.config.l2 * penalty

@@ -83,6 +83,7 @@ class SequenceNetwork(nn.Module, ABC):
     def __init__(self, n_items: int, dim: int) -> None:
         super().__init__()
         self.n_items = n_items
+        # Vectors of about unit length, so that first logits are moderate for any dim.
         self.items = nn.Parameter(torch.randn(n_items, dim) / dim**0.5)
         self.bias = nn.Parameter(torch.zeros(n_items))
 
@@ -118,16 +119,21 @@ def training_windows(history: UserItems, length: int, stride: int, shifts: Tenso
     users = torch.arange(history.n_users).repeat_interleave((counts - 1).clamp(min=0))
     positions = torch.arange(len(history.items))
     first = history.indptr[:-1].repeat_interleave(counts)
+    # A user's first item follows nothing, so it is no target.
     positions = positions[positions > first]  # of the targets in history.items
     within = positions - history.indptr[users] - 1
     block = (within + shifts[users]).div(stride, rounding_mode="floor")
     keys = torch.stack([users, block])
+    # Targets are sorted by user and place, so that a block is a run of equal keys.
     _, sizes = keys.unique_consecutive(dim=1, return_counts=True)
     ends = sizes.cumsum(0) - 1
     last = positions[ends, None]  # the last target of each block
     begin = torch.maximum(last - length, history.indptr[users[ends], None])
     inputs = begin + torch.arange(length)  # (w, N) positions in history.items
+    # Inputs end one item before the last target.
     known = inputs < last
+    # Of all items in the window only the block's own are targets: the earlier ones are context, and
+    # are targets of their own blocks.
     wanted = known & (inputs + 1 > last - sizes[:, None])
     items = torch.cat([history.items, history.items.new_tensor([history.n_items])])
     nothing = len(history.items)
@@ -149,6 +155,7 @@ def shuffled_batches(
     for rows in torch.randperm(len(windows.inputs)).split(batch):
         inputs, targets = windows.inputs[rows], windows.targets[rows]
         if large:
+            # Padding is at the end, so it can be cut off.
             longest = int((inputs < n_items).sum(1).max())
             inputs, targets = inputs[:, :longest], targets[:, :longest]
         yield inputs, targets
@@ -172,13 +179,15 @@ class SoftmaxLoss(torch.autograd.Function):
             some, wanted = x[rows], targets[rows, None]
             logits = torch.addmm(bias, some, vectors.T)
             by_logits = logits.softmax(1)
-            # log of the sum of exp(logit): the highest logit - log of the highest share
+            # log sum exp(logit) = highest logit - log of its softmax, which is already there.
             log_total = logits.amax(1) - by_logits.amax(1).log()
             loss += (log_total - logits.gather(1, wanted).squeeze(1)).sum()
+            # The gradient by the logits: softmax - 1[target].
             by_logits.scatter_add_(1, wanted, by_logits.new_full(wanted.shape, -1.0))
             torch.mm(by_logits, vectors, out=by_x[rows])
             by_vectors.addmm_(by_logits.T, some)
             by_bias += by_logits.sum(0)
+        # The gradients themselves are saved; backward only scales them.
         ctx.save_for_backward(by_x / len(x), by_vectors / len(x), by_bias / len(x))
         return loss / len(x)
 
@@ -194,6 +203,7 @@ def softmax_loss(
 
     With a sample of the catalogue, an estimate of it.
     """
+    # Only positions with a target go through the large product with all item vectors.
     wanted = targets < network.n_items
     states = network.states(inputs)[wanted]
     if sample is not None:
@@ -218,9 +228,11 @@ def last_states(network: SequenceNetwork, queue: Tensor, length: int) -> Tensor:
     queue = queue[:, -length:]
     width = queue.shape[1]
     counts = (queue < network.n_items).sum(1, keepdim=True)
-    flush = queue.gather(1, (torch.arange(width) - counts) % width)  # padding moves to the end
+    # Rotate each row, so that the padding moves from the front to the end, where no state sees it.
+    flush = queue.gather(1, (torch.arange(width) - counts) % width)
     last = []
     for rows in torch.arange(len(queue)).split(USERS_AT_ONCE):
+        # The state of the last known item; times 0 for an empty queue.
         states = network.states(flush[rows])
         at = (counts[rows] - 1).clamp(min=0)[..., None].expand(-1, 1, states.shape[2])
         last.append(states.gather(1, at).squeeze(1) * (counts[rows] > 0))
@@ -230,6 +242,7 @@ def last_states(network: SequenceNetwork, queue: Tensor, length: int) -> Tensor:
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
     """Seed torch's global generator, which modules use for weights and dropout, for a while."""
+    # The caller's random numbers go on afterwards as if nothing had been drawn.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         yield
@@ -364,6 +377,7 @@ class NetworkTraining:
         average = get_ema_multi_avg_fn(recipe.average_decay)
         self._average = AveragedModel(network, multi_avg_fn=average)
         self.averaged: SequenceNetwork = self._average.module.eval()  # type: ignore[assignment]
+        # The learning rate is set at every step.
         self._optimiser = torch.optim.Adam(network.parameters(), betas=recipe.betas, fused=True)
         self._epochs_done = 0
 
@@ -378,6 +392,8 @@ class NetworkTraining:
 
     def run_epoch(self) -> None:
         history, config = self.history, self.config
+        # Other windows in every epoch, so that targets are seen with histories of different
+        # lengths.
         shifts = torch.randint(self.stride, (history.n_users,))
         windows = training_windows(history, config.history, self.stride, shifts)
         seen, in_all = 0, len(windows.inputs)
@@ -395,6 +411,7 @@ class NetworkTraining:
         self._optimiser.zero_grad()
         softmax_loss(self.network, inputs, targets, sample).backward()
         self._optimiser.step()
+        # After every step, since the decay is one per step.
         self._average.update_parameters(self.network)
 
 
@@ -408,6 +425,7 @@ def train_network(
     on_epoch: OnEpoch | None,
 ) -> SequenceNetwork:
     """The averaged network after the epoch with the best validation NDCG."""
+    # The training log of the validation: without validation items it lacks each user's last item.
     validation = Validation(split, config.history, config.protocol)
     if not (validation.known.indptr.diff() > 1).any():
         raise DataError(

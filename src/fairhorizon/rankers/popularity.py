@@ -32,7 +32,8 @@ class Popularity(Ranker[PopularityConfig]):
         if (given := strengths(split.train)) is not None:
             counts = torch.zeros_like(counts)
             counts.index_add_(0, torch.tensor(split.train.items), given)
-        # ties go to the smaller id, as in the popular group
+        # Ties go to the smaller code, as in the popular group: less than 1 is taken off the counts,
+        # more of it the larger the code.
         self.counts_ = (counts - torch.arange(len(counts)) / len(counts)).float()
 
     def scores(self, users: Tensor, queue: Tensor) -> Tensor:  # noqa: ARG002  # the same for all

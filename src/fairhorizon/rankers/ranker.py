@@ -39,6 +39,8 @@ class Ranker(ABC, Generic[Config]):
     @property
     def uses_history(self) -> bool:
         """Whether scores depend on a user's recent items; known before the fit."""
+        # Asked before the fit, when the length itself may not be known: a class that reads
+        # histories overrides the property.
         return type(self).queue_length is not Ranker.queue_length
 
     def fit(self, split: Split, *, on_epoch: OnEpoch | None = None) -> Self:
@@ -54,6 +56,7 @@ class Ranker(ABC, Generic[Config]):
                 WeightsIgnoredWarning,
                 stacklevel=2,
             )
+        # Of metrics only the RMSE is better when lower.
         epochs = _Epochs(on_epoch, lowest=getattr(self.config, "stop", "") == "rmse")
         self._learn(split, epochs)
         self.best_epoch_ = epochs.best
@@ -64,6 +67,7 @@ class Ranker(ABC, Generic[Config]):
         """The same ranker before its fit, to be trained for as many epochs as the best had."""
         config = self.config
         if self.best_epoch_ is not None and "max_epochs" in type(config).model_fields:
+            # Patience as long as the training: no validation item decides in the second fit.
             config = changed(config, {"max_epochs": self.best_epoch_, "patience": self.best_epoch_})
         return type(self)(config, seed=self.seed)
 

@@ -48,6 +48,8 @@ class Scales:
     def ahead(self, scale: int, lag: int) -> float:
         """The weight of a pair in sum_t s_t y_t': the sum of d^(lag-1-h) f^h over h < H."""
         decay = self.decays[scale]
+        # The pair counts in every prefix t between the two items for which the later one is within
+        # H.
         return sum(decay ** (lag - 1 - h) * self.future**h for h in range(min(self.horizon, lag)))
 
     def reach(self, scale: int, smallest: float, most: int) -> int:
@@ -55,6 +57,7 @@ class Scales:
         decay = self.decays[scale]
         if decay == 1:
             return most
+        # decay^(n - 1) >= smallest, solved for n.
         return min(most, math.floor(math.log(smallest) / math.log(decay)) + 1)
 
 
@@ -86,13 +89,16 @@ class LagCounts:
         states = pairs.by_lag(scales)
         target = pairs.ahead(scales, states)
         if strengths is not None:
+            # Strengths weigh what is predicted, y_t, and not the features s_t.
             weighed = _Pairs(histories, features, dtype, strengths)
             target = weighed.ahead(scales, weighed.by_lag(scales))
+        # Z_p sums over k < n - 1, `states` over k < n: the last item of every user is taken off.
         before = states[:, :, features >= 0]  # Z
         for p in range(n_scales):
             before[p] -= pairs.before_last(scales, p)
         gram = torch.empty(n_scales, width, n_scales, width, dtype=dtype)
         for p in range(n_scales):
+            # The Gram matrix is symmetric, so half of its blocks are computed.
             for q in range(p + 1):
                 block = pairs.together(scales, p, q, before)
                 gram[p, :, q], gram[q, :, p] = block, block.T
@@ -109,6 +115,8 @@ class LagCounts:
 
         The whole history is a new prefix, and the item follows the last H prefixes.
         """
+        # The item follows the whole history directly (h = 0), and each shorter prefix h items
+        # later.
         for h in range(min(self.scales.horizon, len(history))):
             state, weight = self.state(history[: len(history) - h]), self.scales.future**h
             self.target[:, item] += weight * state
@@ -119,6 +127,7 @@ class LagCounts:
     def state(self, history: Tensor) -> Tensor:
         """(columns,) s of a history, oldest item first."""
         state = self.gram.new_zeros(len(self.scales.decays), int(self.features.max()) + 1)
+        # Newest first, so that the age of an item is its place.
         numbers = self.features[history].flip(0)
         for row, decay in zip(state, self.scales.decays, strict=True):
             weights = decay ** torch.arange(len(numbers), dtype=state.dtype)
@@ -138,7 +147,7 @@ class _Pairs:
     ) -> None:
         self.n_items, self.width, self.dtype = histories.n_items, int(features.max()) + 1, dtype
         self.negligible = NEGLIGIBLE * torch.finfo(dtype).eps
-        # users with long histories first: pairs that are far apart are all at the beginning
+        # Users with long histories first: then all pairs of a large lag are at the beginning.
         users = histories.indptr.diff().argsort(descending=True)
         self.counts = histories.indptr.diff()[users]
         self.ends = self.counts.cumsum(0)
@@ -148,6 +157,7 @@ class _Pairs:
         self.items = histories.items[places + moved]
         self.strengths = None if strengths is None else strengths[places + moved].to(dtype)
         self.numbers = features[self.items]
+        # An item that is no feature pairs with nothing, at any lag.
         self.pairs_with = self.after.masked_fill(self.numbers < 0, -1)
         self.longest = int(self.counts.max())
 
@@ -168,6 +178,8 @@ class _Pairs:
         """
         multiples, nearer = [], []
         for p, decay in enumerate(scales.decays):
+            # So `states`, which is there already, times a number is right for all lags from H on;
+            # only the lags below H are counted again, with the difference.
             multiple = scales.ahead(p, scales.horizon) / decay ** (scales.horizon - 1)
             lags = range(1, min(scales.horizon, self.longest))
             nearer.append(
@@ -191,9 +203,11 @@ class _Pairs:
     def together(self, scales: Scales, p: int, q: int, before: Tensor) -> Tensor:
         """(features, features): sum_t s_t^p s_t^q'."""
         both = scales.decays[p] * scales.decays[q]
+        # The identity above divides by 1 - d_p d_q, which is 0 without decay.
         if both == 1:  # the weight of a pair is the number of prefixes that contain both
             half = self._counted_by_prefixes()
             return half + half.T
+        # The right-hand side of the identity at the top of this file.
         block = scales.decays[p] * before[p] + scales.decays[q] * before[q].T
         block -= both * self._product(self._states(scales, p), self._states(scales, q))
         inner = self.numbers[(self.after > 0) & (self.numbers >= 0)]
@@ -203,6 +217,7 @@ class _Pairs:
     def _weighted(self, weights: Sequence[Mapping[int, float]]) -> Tensor:
         """(scales, features, n_items) for each scale the sum of its weights, by lag, of pairs."""
         totals = torch.zeros(len(weights), self.width * self.n_items, dtype=self.dtype)
+        # A cell of the (features, n_items) table as one number, for a scatter.
         rows = self.numbers * self.n_items
         for lag in range(1, max(max(by_lag, default=0) for by_lag in weights) + 1):
             first, second, kept = self._with_lag(lag)
@@ -230,12 +245,15 @@ class _Pairs:
     def _with_lag(self, lag: int) -> tuple[slice, slice, Tensor]:
         """The earlier and the later places of pairs, and which are pairs of a feature and an item
         of the same user."""
+        # Only users with more than `lag` items have such pairs, and they come first. As slices, the
+        # two places of all pairs need no index arrays.
         n = int(self.counts[self.counts > lag].sum())
         first, second = slice(0, max(0, n - lag)), slice(lag, max(lag, n))
         return first, second, self.pairs_with[first] >= lag
 
     def _states(self, scales: Scales, p: int) -> csr_array:
         """(n_users, features) s_{n-1}^p: all but every user's last item."""
+        # Age of an item in the prefix without the last item.
         weights = scales.decays[p] ** (self.after - 1).double()
         kept = (self.after > 0) & (self.numbers >= 0) & (weights >= self.negligible)
         users = torch.arange(len(self.counts)).repeat_interleave(self.counts)[kept]
@@ -358,6 +376,7 @@ class Ridge(Ranker[RidgeConfig]):
             recent = known[:, -window:]
             rows.append((recent + number * width).where(recent >= 0, 0))
             weights.append((decay ** age[-window:]) * (recent >= 0))
+        # All scales at once: the columns of a scale follow those of the scale before.
         places, values = torch.cat(rows, dim=1), torch.cat(weights, dim=1).float()
         if places.shape[1] > len(self.coefficients_) // 8:  # not much fewer rows than all
             state = torch.zeros(len(queue), len(self.coefficients_), device=queue.device)
@@ -366,6 +385,7 @@ class Ridge(Ranker[RidgeConfig]):
         return embedding_bag(
             places[read],
             self.coefficients_,
+            # Offsets of the bags: where each user's entries begin in the flat arrays.
             torch.nn.functional.pad(read.sum(1).cumsum(0)[:-1], (1, 0)),
             per_sample_weights=values[read],
             mode="sum",
@@ -408,5 +428,6 @@ def solved(counts: LagCounts, l2: float, popularity: float) -> Tensor:
         raise ConfigError(f"ridge with l2={l2} has no solution (set a larger l2)")
     del regularised  # for a large catalogue each of these matrices takes gigabytes
     coefficients = torch.cholesky_solve(counts.target, factor)
+    # How often an item was a target; 1 for one that never was.
     coefficients /= counts.following.clamp(min=1) ** popularity
     return coefficients.float().contiguous()

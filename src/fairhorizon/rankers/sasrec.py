@@ -45,6 +45,7 @@ class AttentionBlock(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         b, n, dim = x.shape
         parts = self.query_key_value(self.before_attention(x)).view(b, n, 3, self.heads, -1)
+        # (b, N, 3, heads, d) -> three times (b, heads, N, d).
         query, key, value = parts.permute(2, 3, 0, 1, 4).transpose(1, 2).unbind()
         seen = nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True)
         x = x + self.dropout(self.merge(seen.transpose(1, 2).reshape(b, n, dim)))
@@ -61,6 +62,7 @@ class AttentionNetwork(SequenceNetwork):
             raise ConfigError(
                 f"dim {config.dim} is not a multiple of heads {config.heads} (set one of them)"
             )
+        # Position 0 is the oldest item of the window, as sequences are padded at the end.
         self.positions = nn.Parameter(torch.randn(config.history, config.dim) * 0.02)
         self.blocks = nn.Sequential(
             *(

@@ -99,6 +99,8 @@ class LaterPart:
         """After the training log of a split come the `later` items; of a sample of users."""
         before = UserItems.from_log(split.train)
         lengths = before.indptr.diff()
+        # Users with hardly any history would choose settings for cold starts; they count only if
+        # there are no others.
         some, enough = later.indptr.diff() > 0, lengths >= FEWEST_ITEMS
         users = (some & (enough if (some & enough).any() else lengths > 0)).nonzero().squeeze(1)
         most_users = max(ENOUGH_USERS, rows_at_once(before.n_items, SCORES))
@@ -121,6 +123,7 @@ class LaterPart:
             known = self.before.mask(users)
             blocked = known if self.protocol is Protocol.STANDARD else torch.zeros_like(known)
             queue = self.before.only(users).last(longest)
+            # An item that may not be shown cannot be found, so it does not count as liked.
             yield LaterBlock(users, queue, blocked, self.later.mask(users) & ~blocked)
 
     def ndcg(self, ranker: Ranker[Any]) -> Tensor:
@@ -131,6 +134,7 @@ class LaterPart:
 def ideal(liked: Tensor) -> Tensor:
     """(b,) DCG of a list with all liked items first."""
     gains = discount(torch.arange(1, LENGTH + 1))
+    # Entry j is the DCG of j + 1 hits at the top.
     return gains.cumsum(0)[(liked.sum(1) - 1).clamp(0, LENGTH - 1)]
 
 
@@ -174,8 +178,10 @@ def select_settings(draft: Ranker[Any], part: LaterPart, given: Given) -> Settin
     for alternatives in groups:
         before = best
         for alternative in alternatives:
+            # Settings that the user gave are taken out of the alternatives.
             open_settings = {k: value for k, value in alternative.items() if k not in given}
             config = changed(before, open_settings)
+            # A strictly better value: ties stay with what was tried first, which is the default.
             if config != before and (value := _mean_ndcg(draft, config, part)) > highest:
                 best, highest = config, value
     return best
@@ -215,6 +221,7 @@ class Shortlists:
             top(values.masked_fill(part.blocked, -torch.inf), CANDIDATES) for values in features
         ]
         items = torch.cat([at.masked_fill(value == -torch.inf, -1) for value, at in best], dim=1)
+        # The union of all rankers' best: repeats become neighbours and are closed.
         items = items.sort(dim=1).values
         closed = items < 0
         closed[:, 1:] |= items[:, 1:] == items[:, :-1]
@@ -249,7 +256,10 @@ def select_weights(shortlists: Sequence[Shortlists]) -> Tensor:
         if not trials:
             break
         weights, its_value = max(trials, key=_mean)
+        # Paired over users, whose NDCG varies far more than the difference between two weights
+        # does.
         gain = its_value - value
+        # `not >` also stops at NaN, the deviation of a single user.
         if not gain.mean() > BY_CHANCE * gain.std() / len(gain) ** 0.5:
             break
         best, value = weights, its_value
@@ -270,4 +280,5 @@ def _neighbours(weights: Tensor) -> list[Tensor]:
                 other[number] = max(0.0, float(other[number]) + change)
                 if other.max() > 0 and not torch.equal(other, weights):
                     found.append(other / other.max())
+    # Scaling may lead back to where it began.
     return [other for other in found if not torch.equal(other, weights)]

@@ -37,7 +37,9 @@ class Validation:
         self, split: Split, queue_length: int, protocol: Protocol = Protocol.STANDARD
     ) -> None:
         history, held_out = UserItems.from_log(split.train), UserItems.from_log(split.validation)
-        if not len(held_out.items):  # each user's last training item instead
+        # Without validation items each user's last training item takes their place; `known` is the
+        # log without it.
+        if not len(held_out.items):
             history, held_out = history.cut((history.indptr.diff() - 1).clamp(min=0))
         self.known, self.queue = history, history.last(queue_length)
         self.protocol = protocol
@@ -63,7 +65,7 @@ class Validation:
             if self.protocol is Protocol.STANDARD:
                 rankable = ~self.known.mask(users)
                 above, equals = above & rankable, equals & rankable
-            # half of the ties count as ranked first: constant scores earn nothing
+            # Half of the ties count as ranked above: constant scores earn nothing.
             others = (equals.sum(1) - 1).clamp(min=0)
             rank = above.sum(1) + others / 2  # from 0
             total += float(discount(rank + 1).where(rank < CUTOFF, 0.0).sum())
@@ -91,6 +93,7 @@ def train_until_stale(
         value = validate()
         if on_epoch is not None:
             on_epoch(epoch, value)
+        # A comparison with NaN is False: a diverged epoch is never the best.
         if value > best_value + smallest_gain:
             best_value, stale = value, 0
             best = {name: tensor.detach().clone() for name, tensor in parameters.items()}
@@ -126,6 +129,8 @@ class NegativeSampler:
         if taken.n_users * taken.n_items <= MASK_AT_MOST:
             self._taken = taken.mask(torch.arange(taken.n_users)).flatten()
         self.room = taken.n_items - counts  # (n_users,) number of others
+        # Rows of users are laid out one behind the other; a span larger than any value keeps them
+        # apart.
         self._span = taken.n_items + 1  # p_k - k <= n_items - 1, r <= n_items - 1
         self._first = taken.indptr[:-1]
         self._others_before = keys - users * taken.n_items - within + users * self._span
@@ -152,12 +157,14 @@ class NegativeSampler:
         if self._taken is None:
             return self._draw_among_others(users, generator)
         items = torch.randint(self.n_items, users.shape, generator=generator)
+        # Rejected draws are replaced by exact ones, so no loop of rejections is needed.
         again = self._taken[users * self.n_items + items].nonzero().squeeze(1)
         items[again] = self._draw_among_others(users[again], generator)
         return items
 
     def _draw_among_others(self, users: Tensor, generator: torch.Generator) -> Tensor:
         uniform = torch.rand(len(users), generator=generator, dtype=torch.float64)
+        # The r-th of the others, r uniform; then as many places on as taken items come before it.
         nth = (uniform * self.room[users]).long()
         taken = torch.searchsorted(self._others_before, users * self._span + nth, right=True)
         return nth + taken - self._first[users]
@@ -194,7 +201,9 @@ class ItemSampler:
         """A sample, by torch's global generator."""
         others = self._others[torch.randperm(len(self._others))]
         ends = self.chance[others].cumsum(0)
+        # Points u, u + 1, u + 2, ... on a line of length size - (number of certain items).
         hits = torch.rand((), dtype=torch.float64) + torch.arange(round(float(ends[-1:].sum())))
+        # Clamped, as the last point may lie beyond the end by rounding.
         hit = torch.searchsorted(ends, hits, right=True).clamp(max=len(others) - 1)
         items = torch.cat([self._certain, others[hit]])
         return ItemSample(items, self._log_probability[items])
@@ -206,7 +215,8 @@ def inclusion_probabilities(weights: Tensor, size: int) -> Tensor:
         return torch.ones_like(weights)
     falling = weights.sort(descending=True).values
     rest = falling.flip(0).cumsum(0).flip(0)  # of the weights from here on
-    # with the first j certain, c = (size - j) / rest_j; the first j for which c weight_j <= 1
+    # With the j largest certain, c = (size - j) / rest_j. The first j for which c weight_j <= 1 is
+    # the one: no further item would be drawn with a probability above 1.
     scales = (size - torch.arange(len(weights))) / rest
     fits = (scales * falling <= 1).nonzero()[0]
     return (scales[fits] * weights).clamp(max=1)
@@ -238,7 +248,9 @@ class SampledSoftmaxLoss(torch.autograd.Function):
             some, target = x[rows], at_own[rows, None]
             logits = torch.addmm(bias, some, vectors.T)
             twice = (own[rows] < len(bias)).nonzero().squeeze(1)
+            # The target has its own term e^t, so its copy in the sample is left out of the sum.
             logits[twice, own[rows][twice]] = -torch.inf
+            # The largest exponent is taken out of all terms, so that none overflows.
             highest = torch.maximum(logits.amax(1, keepdim=True), target)
             share = logits.sub_(highest).exp_()
             target = target - highest
@@ -268,6 +280,7 @@ def sampled_softmax_loss(
     of the estimate, whose bias goes with its variance.
     """
     m = len(sample.items)
+    # Where each target stands in the sample; m for "not in it".
     place = torch.full((len(vectors),), m)
     place[sample.items] = torch.arange(m)
     rows = torch.cat([sample.items, targets])

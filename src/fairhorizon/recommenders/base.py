@@ -91,14 +91,15 @@ class ValuedItems:
 
 
 def columns_of(lists: NDArray[np.int64], items: NDArray[np.int64]) -> NDArray[np.int64]:
-    """(b, K) where the items of lists (b, K) stand among the items (b, C) of their row.
+    """(b, K) the column in which each item of the lists stands among the items of its row.
 
-    Every item of a list is among those of its row, which are different but for -1; any column where
-    the list has no item.
+    lists: (b, K) item codes, each of them among the items of the same row; -1 for none, for which
+        the column is arbitrary.
+    items: (b, C) item codes, distinct within a row but for -1.
     """
     order = np.argsort(items, axis=1)
     ordered = np.take_along_axis(items, order, axis=1)
-    # Rows are put one behind the other, so that one search finds the items of all.
+    # Adding row * width makes all rows one ascending sequence, so that one search serves all.
     width = np.int64(1 + max(int(items.max(initial=0)), int(lists.max(initial=0))) + 1)
     rows = np.arange(len(items))[:, None]
     at = np.searchsorted((ordered + rows * width).ravel(), (lists + rows * width).ravel())
@@ -119,7 +120,10 @@ class BlockServing(Interface):
     """Serves blocks of users together."""
 
     def block(self, scenario: Scenario, length: int, users: int) -> Any:
-        """The users of a scenario, who are some of so many `users`; made where they are served."""
+        """Whatever `serve_blocks` needs of the users of a scenario; made where they are served.
+
+        users: how many there are in all blocks together.
+        """
 
     def serve_blocks(self, blocks: Blocks, length: int) -> RankedLists:
         """The lists of the users of all blocks."""
@@ -246,8 +250,10 @@ class Capabilities:
     """What a recommender can do, known before it is fitted."""
 
     levels: Levels = Levels.NONE
-    level_is_share: bool = False  # its level is a largest share of showings for the group
-    aims_at_level: bool = False  # it is given that share itself, not a setting found by search
+    # its level is a largest share of showings for the group
+    level_is_share: bool = False
+    # studies give it that share as its level; without, they search for the level that keeps it
+    aims_at_level: bool = False
     learns: bool = True  # False: a policy as it is before its training, for comparison
     feedback: bool = True  # what users like changes what they are shown next
     resume: bool = False  # its training keeps checkpoints and can be resumed
@@ -271,10 +277,11 @@ class Recommender(ABC):
     fingerprint_: str  # of the training log
     sensitive_: Tensor  # (n_items,) bool, the group whose exposure is limited
     finished_: bool = True  # False: the fit was interrupted, and can be resumed
-    keeps_limit_: bool | None = None  # the policy, in training; None: it was trained for no limit
+    # whether the trained policy kept its limit by itself; None: it was trained for no limit
+    keeps_limit_: bool | None = None
     limits_: tuple[ResolvedLimit, ...] = ()  # of the lists, in place of its level
     level_limit_: Limit | None = None  # the limit that its level was given as
-    remarks_: tuple[str, ...] = ()  # what results of the model should not be shown without
+    remarks_: tuple[str, ...] = ()  # caveats that belong beside every result of the model
 
     @classmethod
     def configured(cls, config: Settings, seed: int) -> Self:  # noqa: ARG003
@@ -355,6 +362,7 @@ class Recommender(ABC):
         if sensitive is None:
             sensitive = popular_group(split.train.item_counts(), self.popular_share)
         folder = None if checkpoint is None else Path(checkpoint)
+        # Before the fit: only a method that can be interrupted sets it to False.
         self.finished_ = True
         self._fit(FitTask(split, sensitive, fitted, listener, folder, resume))
         return self
@@ -362,10 +370,10 @@ class Recommender(ABC):
     def refitted(
         self, split: Split, *, sensitive: NDArray[np.bool_], listener: Listener = SILENT
     ) -> Self:
-        """Another fit to the training log of a split, with everything that this one has chosen.
+        """A fit to another log that keeps what this one chose on validation items, such as weights.
 
-        Methods that choose nothing but their given settings, or that have to be trained again to
-        follow another log, are fitted anew.
+        Methods without such choices, and those that cannot follow another log without training,
+        are fitted from scratch. This model stays as it is.
         """
         model = type(self).configured(self.settings, self.seed)
         return model.fit(split, sensitive=sensitive, listener=listener)
@@ -434,7 +442,7 @@ class Recommender(ABC):
     def item_values(self, scenario: Scenario, *, length: int) -> ValuedItems:  # noqa: ARG002
         """All items for every user, with calibrated probabilities and the values that follow.
 
-        What somebody else can make lists of, under limits that the model does not know.
+        For callers that make lists themselves, under limits that the model does not know.
         """
         raise ConfigError(
             f"{self.method} has no calibrated values of items (fit fcpo, or a ranker such as ease)"
@@ -459,6 +467,8 @@ class Recommender(ABC):
         """The same fitted model, whose lists are made under these limits; none: as it is."""
         group = self.sensitive_.cpu().numpy()
         check_supported(self.method, self.supported_limits, limits, group)
+        # The one limit that the level stands for: set as the level, so that methods with a faster
+        # or exact way to keep it use that.
         if (share := own_share(limits, group)) is not None:
             model = copy.copy(self.with_level(share))
             model.level_limit_ = limits[0].limit
@@ -472,7 +482,10 @@ class Recommender(ABC):
         return str(replace(self.level_limit_ or Limit.popular(1.0), share=self.alpha_prime))
 
     def as_served_by(self, other: Self) -> Self:  # noqa: ARG002
-        """What is trained of this model, serving as another one that need not be fitted."""
+        """The trained part of this model with the serving settings of `other`, which has no fit.
+
+        So one training serves `ease+quota@0.4` and `ease+quota@0.6`.
+        """
         return self
 
     def online(
@@ -486,7 +499,7 @@ class Recommender(ABC):
         seed: int | None = None,
         kinds: Tensor | None = None,
     ) -> OnlineRecommender:
-        """The model at work in a long run; the model itself stays as it is.
+        """The recommender that serves this model in a long run; the model itself stays as it is.
 
         limits: what to keep, for methods that keep limits.
         list_length: items of a list; None: as trained, else 1.

@@ -1,4 +1,4 @@
-"""The one loop in which users are shown items and answer; NDCG by what they like."""
+"""The loop in which users are shown items and answer, and the NDCG of the lists."""
 
 from collections.abc import Callable
 from typing import Protocol as Interface
@@ -45,6 +45,8 @@ def serve_interactively(
     """
     state, feedback = scenario.begin(users, sensitive.device)
     chooser = begin(state, feedback)
+    # Lists may be served several places at a time, so the last step may show more than is asked
+    # for.
     shown = torch.empty(len(users), 0, dtype=torch.int64, device=sensitive.device)
     while shown.shape[1] < length:
         lists = chooser.choose(state)
@@ -68,6 +70,7 @@ class _ControlledSteps:
 
     def observe(self, lists: Tensor, outcome: Outcome) -> None:
         self.exposure.add(lists)
+        # Exposure counts in any case; only what users liked is kept from the server.
         if self.feedback:
             self.server.observe(lists, outcome, self.exposure)
 
@@ -95,6 +98,7 @@ def listed_ndcg(lists: Tensor, users: Tensor, scenario: Scenario) -> float:
 def ndcg_by_user(lists: Tensor, users: Tensor, scenario: Scenario) -> NDArray[np.float64]:
     """(b,) NDCG of every user; NaN for a user without liked items."""
     lists, liked, parts = lists.cpu(), scenario.positive, []
+    # Blocks of users: `mask` is a table of users x items.
     for rows in torch.arange(len(lists)).split(users_at_once(liked.n_items)):
         some, shown = users[rows], lists[rows]
         hits = liked.mask(some).gather(1, shown.clamp(min=0)) & (shown >= 0)

@@ -49,12 +49,16 @@ class LikeModel:
 
         Values are the scores themselves before anything was learned.
         """
+        # Kept for `note`: a response is learned from together with the features it was shown under.
         self.scores, self.in_group = scores.cpu(), in_group.cpu().float()
+        # A first run among practice users records responses to lists by plain scores.
         if not self.probabilities.is_fitted:
             return scores
         tiring = self.exposure.tiring(self.probabilities.of_fades)
         of_users = self.responses.of_users()
         values = self.probabilities.predict(of_users, self.scores, self.in_group, tiring)
+        # The rule of thumb multiplies a whole user, so it moves scarce showings between users and
+        # leaves the order of one user's items as it is.
         values = values * (1 + self.responses.since[:, None]) ** self.since_like
         return values.masked_fill(self.scores == -torch.inf, -torch.inf).to(scores)
 
@@ -72,10 +76,12 @@ class LikeModel:
     def learn(self) -> None:
         """The probabilities, from everything recorded so far."""
         everything = self._joined()
+        # Without a single like there is no maximum of the likelihood worth having.
         if everything.liked.any():
             self.probabilities.fit(everything)
 
     def _joined(self) -> Shown:
+        # Something to concatenate where nothing was recorded; `torch.cat` of nothing is an error.
         none = Shown(
             torch.zeros(0, USER_FEATURES),
             torch.zeros(0, ITEM_FEATURES),

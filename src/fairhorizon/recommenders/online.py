@@ -1,4 +1,4 @@
-"""A recommender at work in a long run, and fitting again on what users liked meanwhile."""
+"""The interface of recommenders in a long run, and refitting them on what users liked meanwhile."""
 
 import json
 from collections.abc import Sequence
@@ -19,10 +19,10 @@ DESCRIPTION = "description"
 
 
 class OnlineRecommender(Interface):
-    """A recommender at work in a long run.
+    """A recommender that serves in a long run.
 
-    Whoever runs it owns state and exposure; the server owns what it learns. A step is `serve`, then
-    `observe`; every so many steps comes an `update`.
+    The caller owns state and exposure, the recommender what it learns. A step is `serve` and then
+    `observe`; `update` is called every few steps.
     """
 
     @property
@@ -41,9 +41,10 @@ class OnlineRecommender(Interface):
         """
 
     def observe(self, lists: Tensor, outcome: Outcome, exposure: Exposure) -> None:
-        """What came of the lists just served; `outcome.state` is what the next step starts from.
+        """Learn what came of the lists (b, K) just served.
 
-        The exposure has counted the lists, their items still have the labels they were shown under.
+        outcome: feedback, and in `outcome.state` the state that the next step starts from.
+        exposure: the lists are counted in it; items still have the labels they were shown under.
         """
 
     def update(self) -> None:
@@ -60,7 +61,7 @@ class OnlineRecommender(Interface):
 
 
 class ResponseLearner(Interface):
-    """What a recommender learns from recorded responses; it can be pretrained before a run."""
+    """The part of a recommender that learns from responses; it can be pretrained before a run."""
 
     kinds: Tensor | None  # (n_items, kinds) the part that each kind has in an item, where known
 
@@ -133,6 +134,8 @@ class OnlineRanker:
         return True
 
     def refit(self, retraining: Retraining) -> None:
+        # From scratch with the seed of the given ranker: refits in the same round are alike,
+        # whoever served before.
         fresh = type(self.given)(self.given.config, seed=self.given.seed)
         self.now = fresh.fit(retraining.extended())
 

@@ -1,4 +1,4 @@
-"""What can be known of users from their responses, and the chance that they like an item."""
+"""Features of users from their responses so far, and the chance that they like an item."""
 
 from dataclasses import dataclass
 
@@ -8,8 +8,10 @@ from torch import Tensor
 # ---- Responses so far ----------------------------------------------------------------------------
 LAST = 8  # answers that are remembered one by one
 FADING = (0.8, 0.9, 0.96)  # parts of earlier likes that still count after a showing
-PRIOR = 0.15  # share of likes that a new user is expected to give,
-BELIEVED = (1.0, 6.0)  # as if seen in so many showings: a quick and a slow estimate
+# The share of likes expected of a new user counts like so many showings of evidence. A small number
+# follows the user quickly, a large one slowly; a model can weigh the two.
+PRIOR = 0.15
+BELIEVED = (1.0, 6.0)
 USER_FEATURES = 5
 CHURN_FEATURES = LAST + len(FADING) + len(BELIEVED) + 3
 
@@ -30,6 +32,8 @@ class ResponseHistory:
     def see(self, lists: Tensor, hits: Tensor) -> None:
         """Note the answers to lists (b, K), -1 for an empty place."""
         keeps = torch.tensor(FADING)
+        # Place by place, so that a list of K counts like K lists of one. Users with an empty place
+        # keep everything as it was.
         for shown, liked in zip((lists >= 0).cpu().T, hits.cpu().T, strict=True):
             like = liked.float()
             newer = torch.cat([self.answers[:, 1:], (2 * like - 1)[:, None]], dim=1)
@@ -66,15 +70,18 @@ class ResponseHistory:
 
 
 def see_many(responses: ResponseHistory, shown: Tensor, liked: Tensor) -> None:
-    """Note answers (b, K) to showings, oldest first; of each user the first so many are shown.
+    """Note answers to K showings of each user, oldest first: `see` in closed form, without a loop.
 
-    shown: (b, K) bool, False after the last one of a user.  liked: (b, K) bool.
+    shown: (b, K) bool, False after the last showing of a user.  liked: (b, K) bool.
     """
     n, place = shown.sum(1), torch.arange(shown.shape[1])
     like = (liked & shown).float()
+    # The last LAST answers of old and new together: the window moves on by n, the showings of the
+    # user.
     signs = torch.cat([responses.answers, 2 * like - 1], dim=1)
     responses.answers = signs.gather(1, n[:, None] + torch.arange(LAST))
     keeps = torch.tensor(FADING)
+    # A like at place k fades once for every later showing; the old sum fades n times.
     left = keeps ** (n[:, None] - 1 - place).clamp(min=0)[:, :, None]  # (b, K, FADING)
     responses.faded = responses.faded * keeps ** n[:, None] + (like[:, :, None] * left).sum(1)
     last = (like * (place + 1)).amax(1)  # the place of the last like, from 1
@@ -111,6 +118,7 @@ class CategoryExposure:
         """Note lists (b, K), -1 for an empty place."""
         if not self.are_known:
             return
+        # Time passes once per step, however many places the list has.
         self.faded = self.faded * torch.tensor(FADES)
         for items in lists.cpu().T:
             shown, at = items >= 0, items.clamp(min=0)
@@ -134,12 +142,16 @@ class CategoryExposure:
         if not self.are_known:
             return torch.zeros(len(items), REMEMBERED)
         own = self.main[items][:, None]
+        # Newest first: with the item in question in front, running sums are counts of the last 1,
+        # 2, ....
         same = torch.cat([own, self.recent.flip(1)[:, :-1]], dim=1) == own
         return (same & (own >= 0)).float().cumsum(1)
 
     def counts_by_kind(self, window: int) -> Tensor:
-        """(b, kinds) how many of the last showings would be of a kind if the next one were, among
-        so many."""
+        """(b, kinds) how many of `window` showings would be of a kind if the next one were.
+
+        window: number of showings, the next one included.
+        """
         own = torch.arange(self.faded.shape[1])
         same = self.recent[:, REMEMBERED - window + 1 :, None] == own
         return 1.0 + same.sum(1)
@@ -187,7 +199,9 @@ class LikeProbabilities:
         x = torch.cat([shown.of_users, shown.of_items], dim=1).double()
         y, slope = shown.liked.double(), USER_FEATURES
         weights = _newton(x, y)
-        if weights[slope] < LEAST_SLOPE:  # the others, given that slope
+        # The order of the scores stays, whatever a few noisy answers say: the slope is held at its
+        # least value, and the other weights are fitted given that.
+        if weights[slope] < LEAST_SLOPE:
             rest = [n for n in range(x.shape[1]) if n != slope]
             weights[rest] = _newton(x[:, rest], y, LEAST_SLOPE * x[:, slope])
             weights[slope] = LEAST_SLOPE
@@ -218,6 +232,7 @@ def _newton(x: Tensor, y: Tensor, offset: Tensor | float = 0.0) -> Tensor:
     w = torch.zeros(x.shape[1], dtype=x.dtype)
     penalty = L2 * torch.eye(x.shape[1], dtype=x.dtype)
     for _ in range(NEWTON_STEPS):
+        # The penalty keeps the Hessian positive definite, so that there is always a step.
         p = torch.sigmoid(x @ w + offset)
         gradient = x.T @ (p - y) + penalty @ w
         step = torch.linalg.solve((x * (p * (1 - p))[:, None]).T @ x + penalty, gradient)

@@ -21,13 +21,13 @@ class StepControl(JointReranker):
     supported_limits = SupportedLimits.STEPS
 
     mmr: Annotated[float, Field(ge=0)] = 0.0
-    """What the standardised score of an item loses for a showing of its very kind to the user in
-    the step before; 0: nothing."""
+    """What the standardised score of an item loses if the user was shown an item of the same kinds
+    in the step before; 0: nothing."""
     forgetting: Annotated[float, Field(ge=0, lt=1)] = 0.9
     """Part of a showing that `mmr` still counts one step later."""
     kind_quota: Annotated[int, Field(ge=1)] | None = None
-    """How many of `window` showings in a row to a user may have the same main kind, as far as
-    something else may be shown; none: all."""
+    """How many of `window` showings in a row to a user may have the same main kind, unless nothing
+    else may be shown; none: all of them."""
     window: Annotated[int, Field(ge=2)] = 10
     """Number of showings in a row that `kind_quota` is about."""
 
@@ -45,6 +45,8 @@ class StepControl(JointReranker):
         return self.mmr > 0 or self.kind_quota is not None
 
     def stated(self) -> dict[str, Any]:
+        # Settings that do nothing are left out, so that they do not make two equal methods look
+        # different.
         idle = set[str]()
         if self.mmr == 0:
             idle |= {"mmr", "forgetting"}

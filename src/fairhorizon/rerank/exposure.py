@@ -48,6 +48,7 @@ class Mixture:
     def draw(self, generator: torch.Generator) -> Tensor:
         """(b,) the multiplier of one of a user's two rankings."""
         chance = torch.rand(len(self.weight), generator=generator, dtype=torch.float64)
+        # Drawn on the CPU in double precision, so that all devices draw the same rankings.
         return self.low.where(chance.to(self.weight.device) < self.weight, self.high)
 
     def expected_exposure(self, u: Tensor, f: Tensor) -> Tensor:
@@ -63,12 +64,16 @@ def attention(n: int) -> Tensor:
 
 def total_attention(u: Tensor) -> Tensor:
     """(b,) the total exposure of every user's candidates: the sum of x."""
+    # totals[m] is the attention of the first m ranks: candidates are sorted to the top, so a user
+    # with m of them fills exactly these.
     totals = torch.cat([torch.zeros(1, dtype=torch.float64), attention(u.shape[1]).cumsum(0)])
     return totals[u.isfinite().sum(1)]
 
 
 def exposure(u: Tensor, f: Tensor, multiplier: Tensor) -> Tensor:
     """(b, n) x of the sort by u - multiplier * f."""
+    # Stable, so that candidates with equal keys keep their given order, which is that of item
+    # codes.
     keys = u - multiplier[:, None] * f
     order = keys.sort(dim=1, descending=True, stable=True).indices
     ranked = attention(u.shape[1]).expand_as(u)
@@ -98,7 +103,8 @@ class _Lines:
         keys = multiplier[:, None] * f - u
         order = torch.from_numpy(np.argsort(keys.numpy(), axis=1))
         u_ranked, f_ranked = u.gather(1, order), f.gather(1, order)
-        # the fast sort is not stable, which only matters where ties differ in f
+        # NumPy's default sort is fast and not stable. That matters only where candidates with
+        # equal keys differ in f, so only such users are sorted again.
         keys = multiplier[:, None] * f_ranked - u_ranked
         clash = (keys[:, 1:] == keys[:, :-1]) & (f_ranked[:, 1:] != f_ranked[:, :-1])
         tied = clash.any(1).nonzero().squeeze(1)
@@ -106,14 +112,16 @@ class _Lines:
             keys = multiplier[tied, None] * f[tied] - u[tied]
             order = keys.sort(dim=1, stable=True).indices
             u_ranked[tied], f_ranked[tied] = u[tied].gather(1, order), f[tied].gather(1, order)
-        # relative to the best candidate, to keep digits where utilities are large and close
+        # u.x less its largest possible value: keeps digits where utilities are large and close.
         loss = (u_ranked - self.best[users, None]).masked_fill_(u_ranked == -torch.inf, 0.0)
-        # not as a matrix product, whose rounding depends on the number of users
+        # Not as a matrix product, whose rounding depends on the number of users.
         excess, loss = (f_ranked * self.v).sum(1) - self.c[users], (loss * self.v).sum(1)
         return torch.stack([multiplier, excess, loss])
 
     def steepest(self, users: Tensor) -> Tensor:
         """A multiplier beyond which the candidates are sorted by f alone."""
+        # Candidates swap places where the multiplier times the gap in f exceeds the gap in u. Twice
+        # the largest gap in u over the smallest gap in f sorts by f alone.
         gaps = self.f[users].sort(dim=1).values.diff(dim=1)
         gaps = torch.cat([gaps, torch.full((len(users), 1), torch.inf)], dim=1)  # f all the same
         smallest = gaps.where(gaps > 0, torch.inf).amin(1)
@@ -124,19 +132,25 @@ class _Lines:
 def _solve(lines: _Lines, at_most: bool) -> tuple[Tensor, ...]:
     """The fields of the mixture."""
     everyone = torch.arange(len(lines.u))
+    # Start without the constraint: the sort by utility, multiplier 0.
     low = lines.at(everyone, torch.zeros_like(lines.c))
     high = low.clone()
     excess = low[1]
+    # A sum of n terms is exact to about this.
     rounding = ROUNDING * lines.f.abs().amax(1) * lines.total
     broken = (excess if at_most else excess.abs()) > rounding
     users = broken.nonzero().squeeze(1)
+    # The other end is the sort that favours the constraint most: a large multiplier, positive where
+    # f.x is too large, negative where too small.
     high[:, users] = lines.at(users, excess[users].sign() * lines.steepest(users))
+    # If even that end does not reach the constraint, no ranking does, and it is the nearest.
     feasible = high[1] * excess.sign() <= rounding
     feasible[~broken] = True
     low = low.where(feasible, high)
     users = users[feasible[users]]
     while len(users):
         users = _tighten(lines, low, high, users)
+    # The weight at which the mixed excess is 0: w a_low + (1 - w) a_high = 0.
     between = (low[1] - high[1]) != 0
     weight = (high[1] / (high[1] - low[1])).where(between, 1.0).clamp(0, 1)
     _, excess, loss = high.lerp(low, weight)
@@ -147,12 +161,17 @@ def _solve(lines: _Lines, at_most: bool) -> tuple[Tensor, ...]:
 def _tighten(lines: _Lines, low: Tensor, high: Tensor, users: Tensor) -> Tensor:
     """Sort where the two lines of each user cross; returns the users that are not solved yet."""
     (_, a_low, b_low), (_, a_high, b_high) = low[:, users], high[:, users]
+    # Line l of a ranking: loss b - l a. Both lines have the same value at this multiplier.
     crossing = (b_low - b_high) / (a_low - a_high)
     new = lines.at(users, crossing)
     _, a, b = new
+    # By how much the ranking found there beats the two known ones. If it does not, these are
+    # optimal.
     above = (b - crossing * a) - (b_low - crossing * a_low)
+    # A new line has a slope between the other two, up to rounding; anything else would loop.
     inside = (torch.minimum(a_low, a_high) < a) & (a < torch.maximum(a_low, a_high))
     better = inside & (above > ROUNDING * lines.spread[users] * lines.total[users])
+    # It replaces the end on its own side of the constraint, so that the two still enclose it.
     as_low = a.sign() == a_low.sign()
     low[:, users[better & as_low]] = new[:, better & as_low]
     high[:, users[better & ~as_low]] = new[:, better & ~as_low]
@@ -241,6 +260,7 @@ class ExposureFairness(UserReranker):
 
     def problem(self, scores: Tensor, sensitive: Tensor) -> ExposureProgram:
         """The optimisation problem of these users."""
+        # Sorted by item code, so that ties are broken as in all other lists.
         if 0 < self.candidates < scores.shape[1]:
             items = top(scores, self.candidates)[1].sort(dim=1).values
         else:
@@ -250,6 +270,8 @@ class ExposureFairness(UserReranker):
         x = total_attention(u)
         if self.constraint == "share":
             return ExposureProgram(items, u, group.double(), self.target * x)
+        # Parity in terms of a share: X0 / n0 = X1 / n1 is X0 = n0 / (n0 + n1) X. Treatment has
+        # merits in place of the counts.
         weights = u.isfinite().double() if self.constraint == "parity" else merits(u)
         of_group, of_all = weights.where(group, 0.0).sum(1), weights.sum(1)
         share = (of_group / of_all).where(of_all > 0, 0.0)  # no candidates, no weight

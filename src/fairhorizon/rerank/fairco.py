@@ -40,10 +40,13 @@ class FairCo(OnlineReranker):
         """What is subtracted from the relevance of the group: lambda times its lead."""
         if self.strength == 0:
             return 0.0
+        # At a target of 0 or 1 one of the divisions below would be by 0.
         fixed = self.price_at_the_ends(target)
         if fixed is not None:
             return fixed
         of_group, of_rest = ledger["exposure"].tolist()
+        # (tau - 1) D, as exposure is summed and not averaged: the factor of err cancels the divisor
+        # of D.
         lead = of_group / target - of_rest / (1 - target)
         return self.strength * float(max(0.0, lead) if self.form == "at-most" else lead)
 

@@ -48,5 +48,6 @@ class ListAllocation(JointReranker):
         return self.model_validate({**self.model_dump(), "share": level, "rule": rule})
 
     def share_limit(self, sensitive: Tensor) -> float:
+        # A floor lets the group have everything.
         floor = self.rule is not None and self.rule.is_floor
         return 1.0 if floor else super().share_limit(sensitive)

@@ -39,6 +39,7 @@ class GroupCandidates:
 
     def window(self, first: Tensor, width: int) -> "GroupCandidates":
         """The `width` items from place `first` (2, b) on, with nothing beyond the last."""
+        # (2, b, width) positions; what lies beyond the last candidate is masked after the gather.
         at = first[..., None] + torch.arange(width)
         beyond = at >= self.items.shape[2]
         at = at.clamp(max=self.items.shape[2] - 1)
@@ -54,10 +55,12 @@ class GroupCandidates:
         That is the item of the rest in the same column or, if reversed, in the mirrored one.
         Equal relevance goes by score, and then to the smaller item, as in all lists.
         """
+        # Mirrored columns compare the i-th best of the group with the i-th last of the rest.
         flipped = [
             rest.flip(1) if reverse else rest
             for rest in (self.relevances[1], self.scores[1], self.items[1])
         ]
+        # An infinite price is possible: then the group is never ahead, or always.
         priced = self.relevances[0] - price
         same = priced == flipped[0]
         better_score = self.scores[0] > flipped[1]
@@ -89,6 +92,7 @@ class UserBatch:
     def best(self) -> Tensor:
         """(b, length) the highest relevances of the candidates at the beginning, best first."""
         both = self.candidates.relevances.permute(1, 0, 2).flatten(1)
+        # Padding: `topk` needs at least as many columns as there are places.
         wide = torch.nn.functional.pad(both, (0, len(self.weights)), value=-torch.inf)
         best = wide.topk(len(self.weights)).values
         return best.where(best > -torch.inf, 0.0)
@@ -100,10 +104,12 @@ class UserBatch:
         """
         best = self.candidates.window(self._at, 1)
         items, relevances = best.items[..., 0], best.relevances[..., 0]
+        # Of the group where wanted or where the rest is used up, but never where the group is.
         group = (group | (items[1] < 0)) & (items[0] >= 0)
         chosen = torch.where(group, items[0], items[1])
         relevance = torch.where(group, relevances[0], relevances[1])
         self.group[:, self.place], self.shown[:, self.place] = group, chosen >= 0
+        # Each side moves on by one where its item was taken.
         self._at += torch.stack([group, ~group & (chosen >= 0)])
         self.place += 1
         return chosen, relevance
@@ -118,12 +124,15 @@ class UserBatch:
         prices = torch.tensor([price, 0.0], dtype=torch.float64)[:, None, None]
         priced = (left.relevances - prices).where(there, -torch.inf)
         relevances, scores, items = map(_side_by_side, (left.relevances, left.scores, left.items))
+        # Which items: the best at the price. In which order: at the same price, or by plain
+        # relevance.
         order = _best_first(_side_by_side(priced), scores, items)[:, :length]
         if not shown_at_price:
             chosen = (key.gather(1, order) for key in (relevances, scores, items))
             order = order.gather(1, _best_first(*chosen))
         lists = items.gather(1, order)
         self.shown = lists >= 0
+        # The columns of the group come first in `_side_by_side`.
         self.group = self.shown & (order < left.items.shape[2])
         self.place = length
         return lists
@@ -152,6 +161,7 @@ def _side_by_side(sides: Tensor) -> Tensor:
 
 def _best_first(relevances: Tensor, scores: Tensor, items: Tensor) -> Tensor:
     """(b, n) columns by falling relevance, then by falling score, then by rising item."""
+    # Stable sorts from the least important key to the most important one.
     order = items.argsort(dim=1)
     for key in (scores, relevances):
         falling = key.gather(1, order).argsort(dim=1, descending=True, stable=True)
@@ -181,6 +191,7 @@ class OnlineReranker(JointReranker):
 
     def share_limit(self, sensitive: Tensor) -> float:
         """Without a share that is known before the users are, 1."""
+        # "merit" depends on the users' relevances, so that no share is known in advance.
         shares = {"share": self.share, "parity": float(sensitive.double().mean()), "merit": 1.0}
         return shares[self.target]
 

@@ -31,6 +31,7 @@ class Penalty(UserReranker):
         sensitive: Tensor,
         generator: torch.Generator,  # noqa: ARG002
     ) -> Tensor:
+        # Mean and deviation over the items that may be shown; the others have a score of -inf.
         allowed = scores.isfinite()
         n = allowed.sum(1, keepdim=True).clamp(min=1)
         known = scores.where(allowed, 0.0)

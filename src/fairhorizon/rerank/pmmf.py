@@ -57,10 +57,13 @@ class Pmmf(OnlineReranker):
     def next(self, batch: UserBatch, ledger: Ledger) -> Tensor:
         """The most relevant of the items that the places left are for."""
         price, left = self.price(batch.target, ledger), batch.left
-        # of R places, the i-th best of the group gets one if it beats the (R - i + 1)-th of the
-        # rest, so that no sort is needed
+        # The R places left go to the R items with the highest relevance less price. The i-th best
+        # of the group is among them if it beats the (R - i + 1)-th best of the rest, so no sort is
+        # needed.
         in_list = left.group_ahead(price, reverse=True).sum(1)
         places = left.items.shape[2]
+        # Of the items of the list, the most relevant comes next, without the price: it decides
+        # which items are in the list, not their order.
         return batch.take((in_list == places) | ((in_list > 0) & left.group_ahead(0.0)[:, 0]))[0]
 
     def lists(self, batch: UserBatch, ledger: Ledger) -> Tensor:
@@ -74,6 +77,7 @@ class Pmmf(OnlineReranker):
         if self.price_at_the_ends(batch.target) is not None or total == 0:
             return
         gamma = torch.tensor([batch.target, 1 - batch.target], dtype=torch.float64)
+        # The gradient of the dual: what each provider should have less what it had, in shares.
         slack = gamma - exposure / total
         gradient = self.momentum * slack + (1 - self.momentum) * ledger["gradient"]
         nu = gamma * ledger["mu"] - self.rate * gradient / gamma
@@ -86,7 +90,9 @@ class Pmmf(OnlineReranker):
             return torch.stack([nu[0].clamp(min=0.0), nu[1].clamp(-self.strength, 0.0)])
         nearest = nu.clamp(min=-self.strength)
         excess = -self.strength - float(nearest.sum())
-        if excess > 0:  # beyond the edge between (-lambda, 0) and (0, -lambda)
+        # In nu the set D is nu_p >= -lambda and nu_1 + nu_2 >= -lambda. Beyond the second, the
+        # nearest point lies on the edge between (-lambda, 0) and (0, -lambda), or at its ends.
+        if excess > 0:
             along = float(nu[0] - nu[1]) / 2
             first = min(0.0, max(-self.strength, along - self.strength / 2))
             nearest = torch.tensor([first, -self.strength - first], dtype=torch.float64)

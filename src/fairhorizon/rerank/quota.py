@@ -21,6 +21,7 @@ class Quota(UserReranker):
         return self.model_validate({"share": level})
 
     def allowance(self, length: int) -> int:
+        # Rounded down: a quota of 40 % of 5 places are 2, of 4 places 1.
         return whole_showings(self.share * length)
 
     def share_limit(self, sensitive: Tensor) -> float:  # noqa: ARG002

@@ -45,14 +45,19 @@ class Tfrom(OnlineReranker):
     def next(self, batch: UserBatch, ledger: Ledger) -> Tensor:
         weight = float(batch.weights[batch.place])
         wanted = batch.left.group_ahead(0.0)[:, 0]
+        # What each side may still have: its share of the past and of this batch, less what it had.
         budget = ledger["fair"] + self._fair(batch) - ledger["exposure"]
+        # In showings at this place. Rounded down after a tiny allowance for the rounding of sums.
         room = [int(left) for left in (budget / weight + ROUNDING).clamp(min=0).tolist()]
         order = self._worst_first(batch, ledger)
         place, users = batch.place, batch.users
         group = torch.empty_like(wanted)
+        # Users choose in this order until a side has no room left.
         group[order] = self._within(wanted[order], room[0], room[1])
         items, relevances = batch.take(group)
         ledger["gained"][users] += weight * relevances.where(items >= 0, 0.0)
+        # The quality of a list so far is its DCG over that of the user's best list of the same
+        # length.
         ledger["ideal"][users] += weight * batch.best[:, place]
         of_group = weight * int(batch.group[:, place].sum())
         of_all = weight * int(batch.shown[:, place].sum())
@@ -79,7 +84,8 @@ class Tfrom(OnlineReranker):
         group = wanted & (wanted.cumsum(0) <= of_group)
         if self.form == "at-most":
             return group
-        # of those left, some find no room in the rest, but may in the group
+        # Equal shares bind both sides. Users for whom the rest has no room go to the group as far
+        # as it has room; where neither has, they get what they prefer.
         others = ~group
         late = others & (others.cumsum(0) > of_rest)
         moved = late & (late.cumsum(0) <= of_group - int(group.sum()))

@@ -1,10 +1,10 @@
 """The churn of simulated users: patience that runs out, and appeal that wears off.
 
-Patience is counted in likes. Somebody who can be patient for M likes begins with floor(M / 2) + 1
-of them; a like adds 1, up to M, and every other showing takes 1 / `like_adds`. At 0 the user
-leaves. So with `like_adds` 1 a like makes up for one showing that was not liked.
+Patience is counted in likes. A user whose patience is at most M likes begins with floor(M / 2) + 1
+of them. A like adds 1, up to M, and a showing that is not liked takes 1 / `like_adds`. At 0 the
+user leaves. So with `like_adds` 1 a like makes up for one showing that was not liked.
 
-What a recommender may know of all this are the answers, and who is there (`here`).
+A recommender sees none of this but the answers, and who is there (`here`).
 """
 
 from dataclasses import dataclass
@@ -43,13 +43,13 @@ class ChurnConfig(Settings):
     """Settings of users who can leave."""
 
     patience: float | None = Field(None, ge=LEAST)
-    """How many likes users can be patient for, M, in the mean; None: for ever."""
+    """Mean over users of M, the most patience that they can have, in likes; None: they stay."""
     like_adds: float | None = Field(None, gt=0)
     """How many other showings a like makes up for; None: it is calibrated."""
     returning: float = Field(0.0, ge=0, le=1)
-    """Chance of coming back in a step, of those who left as content as one can be."""
+    """Chance per step that a user who left fully content comes back."""
     satiation: float = Field(0.0, ge=0)
-    """What a showing takes off the log-odds of items of the same kind, at first."""
+    """What a showing takes off the log-odds of a like for items of the same kind, at first."""
     recovery: float = Field(0.9, ge=0, lt=1)
     """Part of the satiation that is left after a step."""
     by: str = KINDS
@@ -64,7 +64,9 @@ class ChurnConfig(Settings):
         return self.satiation > 0 or self.quits is not None
 
     def drawn_patience(self, n_users: int) -> "Patience":
-        """Of all users, at the start."""
+        """The patience of all users at the start."""
+        # A generator of its own: whoever serves the users, and whatever else is drawn, they are
+        # the same users.
         own = torch.Generator().manual_seed(self.seed)
         return Patience.drawn(self.patience or LEAST, n_users, own)
 
@@ -84,7 +86,10 @@ class Patience:
         return cls(most, start_of(most))
 
     def answer(self, liked: Tensor, others: Tensor, like_adds: float) -> None:
-        """After so many showings (b,) that were liked, and so many that were not."""
+        """Update what is left.
+
+        liked, others: (b,) showings of a step that were liked, and that were not.
+        """
         change = liked - others / like_adds
         self.left = torch.minimum(self.most, self.left + change).clamp(min=0)
 
@@ -97,11 +102,13 @@ def start_of(most: Tensor) -> Tensor:
 def share_staying(liked: Tensor, shown: Tensor, most: Tensor, like_adds: float) -> float:
     """The share of users who would still be there after T steps.
 
-    liked, shown: (T, b) how much each user was shown in a step, and how much of it was liked.
+    liked, shown: (T, b) how many items each user liked in a step, and was shown.
+    most: (b,) M of each user.
     """
     patience, here = Patience(most, start_of(most)), torch.ones_like(most, dtype=torch.bool)
     for likes, showings in zip(liked.double(), shown.double(), strict=True):
         patience.answer(likes, showings - likes, like_adds)
+        # Who has left once is gone, even if later likes would have filled the patience again.
         here &= patience.left > 0
     return float(here.double().mean())
 
@@ -112,6 +119,7 @@ def calibrated_like_adds(liked: Tensor, shown: Tensor, most: Tensor, share: floa
     liked, shown: (T, b) of users who were served whatever they answered.
     """
     low, high = 0.0, 1.0
+    # More showings for a like keep more users, so bisection applies, once an upper bound is found.
     while share_staying(liked, shown, most, high) < share:
         low, high = high, 2 * high
     while high - low > 1e-3 * high:
@@ -161,7 +169,7 @@ class ChurnModel:
         )
 
     def notice(self, lists: Tensor, hits: Tensor) -> None:
-        """What the lists did to those who were there: some leave."""
+        """Let the users who are there react to their lists (b, K): some leave."""
         shown = (lists >= 0) & self.here[:, None]
         liked = (hits & shown).sum(1).double()
         others = shown.sum(1).double() - liked
@@ -179,12 +187,16 @@ class ChurnModel:
     def pass_time(self) -> None:
         """Satiation wears off, and some come back."""
         self.sated = self.config.recovery * self.sated
+        # Drawn for everybody, also for those who are here: the draws of later steps then do not
+        # depend on who left, and runs of different recommenders can be compared.
         draws = torch.rand(len(self.here), dtype=torch.float64, generator=self.generator)
         back = ~self.here & (draws.to(self.liked) < self.config.returning * self.contentment)
         self.here = self.here | back
         start = start_of(self.patience.most)
         self.patience.left = torch.where(back, start, self.patience.left)
+        # Who comes back begins a new stay, with an empty record.
         self.liked, self.others = (n.masked_fill(back, 0.0) for n in (self.liked, self.others))
+        # The quit rule looks at the items of this stay only.
         self.recent = self.recent.masked_fill(back[:, None], -1)
 
     @property
@@ -199,6 +211,8 @@ class ChurnModel:
     def _most_of_a_kind(self) -> Tensor:
         """(b,) how many of the recent items are of the kind that most of them are of."""
         assert self.kinds is not None
+        # An item of several kinds counts for its main one; items without kinds and empty entries,
+        # -1, for none.
         items = self.recent.clamp(min=0)
         main, has_kind = self.kinds.argmax(1)[items], self.kinds.any(1)[items] & (self.recent >= 0)
         counts = one_hot(main, self.kinds.shape[1]) * has_kind[:, :, None]
@@ -224,5 +238,6 @@ class ChurnModel:
 def _pushed(recent: Tensor, lists: Tensor, shown: Tensor) -> Tensor:
     """The window after these lists; who was shown nothing keeps theirs."""
     line = torch.cat([recent, lists.masked_fill(~shown, -1)], dim=1)
+    # A stable sort moves the empty entries to the front and keeps the items in order of time.
     order = torch.sort((line >= 0).to(torch.uint8), dim=1, stable=True).indices
     return line.gather(1, order[:, lists.shape[1] :])

@@ -14,12 +14,13 @@ from fairhorizon.histories import ItemSets
 
 @dataclass(frozen=True)
 class State:
-    """One row per user. Blocked are the history, by protocol, and shown items: not to be shown now.
+    """The state of a batch of users, one row per user.
 
-    Where items are offered again, `returning[j]` (b, K) are those that may be shown again in j
-    steps, -1 for none; those of `returning[0]` are open in this state. Else it is empty.
-
-    Where users can leave, `here` says who is there: nothing is open for the others.
+    blocked_sets: items that may not be shown now: what was shown, and the history if the protocol
+        excludes it.
+    returning: empty unless items are offered again. Then `returning[j]` (b, K) are those that may
+        be shown again in j steps, -1 for none; those of `returning[0]` may be shown in this state.
+    here: who is there, where users can leave; the others may be shown nothing.
     """
 
     users: Tensor  # (b,)
@@ -70,13 +71,16 @@ def advance(
 ) -> Outcome:
     """Show `lists` (b, K), -1 for an empty slot, and observe the feedback of the users.
 
-    A blocked item that is shown anyway earns no reward, but has its cost; so does every item of
-    `spent`, where that is given.
+    sensitive: (n_items,) bool, the items that have a cost.
+    spent: items that earn no reward but have their cost; None: the blocked ones.
     """
     shown = lists >= 0
     items = lists.clamp(min=0)
+    # Blocked items and repeats within a list earn nothing, so a policy cannot gain by showing an
+    # item twice. They still cost: they were shown.
     unrewarded = state.blocked_sets if spent is None else spent
     fresh = shown & ~unrewarded.contains(lists) & ~_repeats(lists)
+    # `answer` first: users answer by their state before this list, and react to it in `notice`.
     hits = fresh & feedback.answer(lists)
     feedback.notice(lists, hits)
     blocked, returning = state.blocked_sets.with_items(lists), state.returning
@@ -98,6 +102,7 @@ def offered_again(
 
     recent: (b, m K) the last m <= `after` lists, oldest first; none if the run begins.
     """
+    # Empty lists (b, 0) stand for the steps before the run began.
     nothing = torch.empty(len(state.users), 0, dtype=torch.int64, device=state.users.device)
     lists = () if recent is None or not recent.shape[1] else recent.split(list_length, dim=1)
     return replace(state, returning=(nothing,) * (after - len(lists)) + lists)
@@ -109,15 +114,20 @@ def returning_after(state: State, lists: Tensor) -> tuple[Tensor, ...]:
     A blocked item that is shown anyway returns later than it would have, or, if it is one of the
     history, never.
     """
+    # One step has passed, so what was due in j steps is due in j - 1, and these lists come last.
     earlier = state.returning[1:]
     again = state.blocked_sets.contains(lists)
     if again.any():
         returns = torch.zeros_like(again)
         moved = []
         for some in earlier:
+            # The item is struck from its earlier place in the queue: it returns with this list
+            # instead.
             same = (some[:, :, None] == lists[:, None, :]) & again[:, None, :]  # (b, K, K)
             moved.append(some.masked_fill(same.any(2), -1))
             returns |= same.any(1)
+        # A blocked item that was not due to return is one of the history: it stays blocked for
+        # good.
         earlier, lists = tuple(moved), lists.masked_fill(again & ~returns, -1)
     return (*earlier, lists)
 
@@ -143,4 +153,5 @@ def _repeats(lists: Tensor) -> Tensor:
 
 def cost_limit(alpha_prime: float, list_length: int, gamma_c: float, horizon: int) -> float:
     """Equation 11: d, the discounted cost of showing alpha' K sensitive items a step."""
+    # T terms, one for each step with a cost; docs/paper-map.md says how the paper's sums differ.
     return sum(gamma_c**t for t in range(horizon)) * alpha_prime * list_length

@@ -15,7 +15,11 @@ from fairhorizon.vocabulary import Protocol
 
 
 class Audience(Feedback, Interface):
-    """Feedback of users with known relevance of all items, so that ideal lists can be computed."""
+    """Feedback of a batch of users whose relevance is known for all items.
+
+    Only measurements read the relevance: ideal lists for NDCG, totals for recall. Recommenders see
+    the answers.
+    """
 
     @property
     def answers_anew(self) -> bool:
@@ -25,9 +29,10 @@ class Audience(Feedback, Interface):
         """(b, K) float64: how relevant each item of the lists is to its user now; 0 for -1."""
 
     def best(self, first: int, last: int) -> Tensor:
-        """(b, last - first) float64: relevance of each user's first+1-th to last-th best item.
+        """(b, last - first) float64: relevance of each user's best items, ranks first + 1 to last.
 
-        At present, in falling order, over all items that could be shown at the start; 0 beyond.
+        By present tastes, in falling order, among the items that could be shown at the start; 0
+        where there are fewer.
         """
 
     def total(self) -> Tensor:
@@ -89,6 +94,8 @@ class LoggedFeedback:
         return self.answer(lists).double()
 
     def best(self, first: int, last: int) -> Tensor:
+        # All liked items are equally relevant, so the best n of a user with n of them have
+        # relevance 1.
         ranks = torch.arange(first, last, device=self._counts.device)
         return (ranks < self._counts[:, None]).double()
 
@@ -146,9 +153,10 @@ class Scenario:
         return rows if self.codes is None else self.codes[rows]
 
     def without(self, rows: Tensor, items: Tensor, never_shown: Tensor) -> "Scenario":
-        """Where item i of `items` is not shown to the user in row i of `rows`, nor some to anybody.
+        """The scenario with further items that may not be shown.
 
-        never_shown: (n_items,) bool, what nobody is shown.
+        rows, items: (n,) each; item i is not shown to the user in row i.
+        never_shown: (n_items,) bool, items that nobody is shown.
         """
         nothing = torch.zeros(self.n_users + 1, dtype=torch.int64)
         known = self.excluded or UserItems(nothing, items[:0], self.positive.n_items)
@@ -156,7 +164,7 @@ class Scenario:
         return replace(self, excluded=known.with_pairs(rows, items), never_shown=every)
 
     def only(self, rows: Tensor) -> "Scenario":
-        """The same for some of the users, in this order."""
+        """The scenario of some users, in the order of `rows`."""
         excluded = None if self.excluded is None else self.excluded.only(rows)
         return replace(
             self,
@@ -177,6 +185,7 @@ def training_scenario(
     With `cuts`, a user's episode starts from the items before the user's cut instead.
     """
     if cuts is None:
+        # Line 6 of Algorithm 1: every episode starts from the same first items.
         cuts = torch.full((items.n_users,), history)
     past, future = items.cut(cuts)
     excluded = past if protocol is Protocol.STANDARD else None
@@ -194,6 +203,7 @@ def cuts_at(items: UserItems, history: int, parts: Tensor) -> Tensor:
     parts: (n_users,) below 1, how far along what comes after them.
     """
     counts = items.indptr.diff()
+    # At least one item stays behind the cut, so that there is something to like.
     earliest = torch.minimum(torch.full_like(counts, history), (counts - 1).clamp(min=0))
     room = (counts - earliest).clamp(min=1)
     return earliest + (parts * room).long()

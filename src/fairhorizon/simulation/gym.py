@@ -65,6 +65,8 @@ class RecommendationVectorEnv(VectorEnv[Observation, Lists, NDArray[Any]]):
         example, _ = user_model.begin(torch.from_numpy(self.users[:1]))
         n_items, history = example.blocked_sets.shape[1], example.queue.shape[1]
         can_leave = example.here is not None
+        # Gymnasium resets single environments once they end. Here all users share one batch with
+        # one clock, so where users end at different times the caller resets all of them.
         mode = AutoresetMode.DISABLED if can_leave else AutoresetMode.NEXT_STEP
         self.metadata = {"autoreset_mode": mode}
         _check(len(self.sensitive) == n_items, f"sensitive must have one entry for {n_items} items")
@@ -95,6 +97,8 @@ class RecommendationVectorEnv(VectorEnv[Observation, Lists, NDArray[Any]]):
         places = (self._next + np.arange(self.num_envs)) % len(self._order)
         self._next = (self._next + self.num_envs) % len(self._order)
         users = torch.from_numpy(self._order[places])
+        # Drawn from the environment's generator, so that a seed in `reset` fixes all later episodes
+        # too.
         chance = int(self.np_random.integers(2**63))  # other feedback in every episode
         self._state, self._audience = self.user_model.begin(users, seed=chance)
         self._gone = torch.zeros(self.num_envs, dtype=torch.bool)
@@ -111,6 +115,7 @@ class RecommendationVectorEnv(VectorEnv[Observation, Lists, NDArray[Any]]):
             observation, info = self.reset()
             return observation, np.zeros(self.num_envs), never, never.copy(), info
         lists = torch.tensor(np.asarray(actions), dtype=torch.int64)  # (num_envs, K)
+        # Actions of users who left are ignored: they are shown nothing.
         lists = lists.masked_fill(self._gone[:, None], -1)
         outcome = advance(self._state, lists, self._audience, self.sensitive)
         self._audience.pass_time()
@@ -122,6 +127,8 @@ class RecommendationVectorEnv(VectorEnv[Observation, Lists, NDArray[Any]]):
             _observation(outcome.state),
             outcome.reward.double().numpy(),
             self._gone.numpy().copy(),
+            # Terminated is who left; truncated, whom the horizon cut off. A learner bootstraps only
+            # the latter, so an episode is never both.
             np.full(self.num_envs, self._elapsed == self.horizon) & ~self._gone.numpy(),
             _info(outcome.state, outcome.cost.double().numpy()),
         )

@@ -70,7 +70,7 @@ class ResponseModel:
         return len(self.item_vectors)
 
     def probabilities(self, users: Tensor) -> Tensor:
-        """(len(users), n_items)."""
+        """(len(users), n_items) float32: the probability that each user takes each item."""
         taste = self.user_vectors[users] @ self.item_vectors.T
         return torch.sigmoid(taste + self.user_bias[users, None] + self.item_bias)
 
@@ -95,6 +95,9 @@ class _Cells:
                 f"{split.name or 'the log'} has no held-out interactions to fit responses to",
                 remedy="split with a larger test_share",
             )
+        # Users and items are dealt into ten folds each; a cell is held out where both folds are
+        # equal. That is a tenth of the cells, a few of every user and item, and two small arrays
+        # say which.
         folds = (
             torch.randperm(n, generator=generator) % FOLDS for n in (known.n_users, known.n_items)
         )
@@ -102,6 +105,7 @@ class _Cells:
 
     def masks(self, users: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Taken, fitted and held-out cells, each (len(users), n_items) bool."""
+        # No item is taken twice, so that a training item is not taken later says nothing of taste.
         unknown = ~self.known.mask(users)
         held_out = (self.user_fold[users, None] == self.item_fold) & unknown
         return self.taken.mask(users), unknown & ~held_out, held_out
@@ -134,11 +138,13 @@ def fit_response(
             on_epoch(epoch, value)
         if value > best_value:
             best_value, stale = value, 0
+            # A copy, as Adam changes the parameters in place.
             best = {name: tensor.clone() for name, tensor in parameters.items()}
         else:
             stale += 1
             if stale >= config.patience:
                 break
+        # The common bias c has no penalty: it has to match the mean.
         weights = {"p": config.l2, "q": config.l2, "a": config.l2_bias, "b": config.l2_bias}
         for name, tensor in parameters.items():
             tensor.grad = gradients[name] + weights.get(name, 0.0) * tensor
@@ -167,12 +173,15 @@ def _gradients(parameters: Parameters, cells: _Cells) -> tuple[Parameters, float
     p, q, a, b, c = parameters.values()
     gradients = {name: torch.zeros_like(tensor) for name, tensor in parameters.items()}
     log_likelihood, n_held_out = 0.0, 0
+    # Blocks of users keep the dense (users, n_items) matrices small.
     for users in torch.arange(len(p)).split(max(1, CELLS // len(q))):
         taken, fitted, held_out = cells.masks(users)
         logits = torch.addmm(b + c, p[users], q.T) + a[users, None]
         x, t = logits[held_out], taken[held_out]
+        # log P(cell) = t x - softplus(x).
         log_likelihood += float(x[t].sum() - softplus(x).sum())
         n_held_out += len(x)
+        # In place: the logits are not needed any more. Cells outside the fit get a gradient of 0.
         error = logits.sigmoid_().sub_(taken.float()).mul_(fitted)
         gradients["p"][users] = error @ q
         gradients["q"] += error.T @ p[users]

@@ -55,7 +55,7 @@ class TasteSpread:
         exact = vectors.double()
         mean = exact.mean(0)
         variances, axes = torch.linalg.eigh((exact - mean).T @ (exact - mean) / len(exact))
-        # a direction without variance may come out slightly negative
+        # The variance of a direction in which users do not differ may come out slightly negative.
         root = (axes * variances.clamp(min=0).sqrt()) @ axes.T
         return cls(mean.to(vectors), root.to(vectors))
 
@@ -99,8 +99,10 @@ class SimulatedAudience:
 
     def answer(self, lists: Tensor) -> Tensor:
         """Random clicks: relevance times the probability that the position is examined."""
+        # A user clicks what is examined and liked: P(click) = P(examined at place k) P(likes).
         position = torch.arange(1, lists.shape[1] + 1, dtype=torch.float64, device=lists.device)
         chance = self.relevance(lists) * position**-self.config.position_bias
+        # Always on the CPU: a device's own generator would give other numbers for the same seed.
         draws = torch.rand(lists.shape, dtype=torch.float64, generator=self.generator)
         return draws.to(lists.device) < chance
 
@@ -124,6 +126,7 @@ class SimulatedAudience:
         if self._best.shape[1] < min(last, self.response.n_items):
             # Without drift, the next ranks will be asked for soon.
             self._look_at_all(last if self.config.drift else 2 * last)
+        # Beyond the catalogue there is nothing: relevance 0.
         known = self._best[:, first:last].double()
         return pad(known, (0, last - first - known.shape[1]))
 
@@ -157,6 +160,7 @@ class SimulatedAudience:
 
     def _look_at_all(self, ranks: int) -> None:
         """Relevance of everything that can be shown: its sum, and the best up to a rank."""
+        # Blocks of users, since all users times all items may not fit into memory.
         response, best, sums = self.response, [], []
         for rows in torch.arange(len(self.vectors)).split(max(1, CELLS // response.n_items)):
             logits = torch.addmm(response.item_bias, self.vectors[rows], response.item_vectors.T)
@@ -174,6 +178,7 @@ def _highest(values: Tensor, count: int) -> Tensor:
     """
     if count == 0:
         return values[:, :0]
+    # A whole sort and not a partition: ranks are asked for step by step, and more of them later.
     rising = torch.from_numpy(np.sort(values.cpu().numpy(), axis=1))
     return rising[:, -count:].flip(1).to(values.device)
 

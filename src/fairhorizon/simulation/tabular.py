@@ -75,6 +75,8 @@ def start_of(most: Ints) -> Ints:
 
 def solve(market: TabularMarket) -> Solution:
     """The optimum that sees patience, by dynamic programming and bisection of the price."""
+    # The expectation over offers is a mean over fixed draws, the same for every price, so that the
+    # share of popular showings is a function of the price that bisection can work on.
     generator = np.random.default_rng(0)
     liking = market.likings(generator, DRAWS * TYPES)
     kind = market.types_of(liking)
@@ -86,6 +88,7 @@ def solve(market: TabularMarket) -> Solution:
         price = (low + high) / 2
         parts = [_at_price(market, most, price, samples, chances) for most in market.most]
         popular, showings = (sum(float(part[n]) for part in parts) for n in (1, 2))
+        # Too many popular showings: the price has to rise.
         low, high = (price, high) if popular > market.share * showings else (low, price)
     likes = sum(float(part[0]) for part in parts) / len(market.most)
     worth = {most: part[3] for most, part in zip(market.most, parts, strict=True)}
@@ -105,6 +108,8 @@ def _at_price(
     for k, (p, q) in enumerate(samples):
         if not len(p):
             continue
+        # Backwards in time: L_{t+1} is known before L_t. The row of patience 0 stays 0: who has
+        # left likes nothing any more.
         ahead = np.zeros(most + 1)  # L of the step after
         liked, shown = np.zeros((2, market.steps, most + 1))
         for t in reversed(range(market.steps)):
@@ -112,12 +117,17 @@ def _at_price(
             for m in range(1, most + 1):
                 up, down = ahead[min(most, m + 1)], ahead[m - 1]
                 worth[k, t, m] = 1 + up - down
+                # The maximum of the Lagrangian: the popular item where (p - q) (1 + up - down)
+                # exceeds lambda.
                 popular = (p - q) * worth[k, t, m] > price
                 chance = np.where(popular, p, q).mean()
                 liked[t, m], shown[t, m] = chance, popular.mean()
+                # A like is worth 1 and leads to m + 1; anything else leads to m - 1.
                 now[m] = chance * (1 + up) + (1 - chance) * down
                 now[m] += price * (market.share - shown[t, m])
             ahead = now
+        # Forwards in time: where users of this type are under that policy, for its share and its
+        # likes.
         there = np.zeros(most + 1)
         there[start_of(np.array(most))] = 1
         for t in range(market.steps):
@@ -172,6 +182,7 @@ def play(
         luck, rows = generator.random(market.users), np.flatnonzero(here)
         moment = Moment(t, rows, kind[rows], p[rows], q[rows], patience[rows], most[rows])
         popular = np.zeros(len(rows), dtype=np.bool_)
+        # The limit holds in every step: exactly this share of those who are there.
         popular[np.argsort(-values(moment), kind="stable")[: int(market.share * len(rows))]] = True
         liked = luck[rows] < np.where(popular, moment.p, moment.q)
         patience[rows] = np.minimum(most[rows], patience[rows] + np.where(liked, 1, -1))
@@ -231,5 +242,7 @@ class SeeingAnswers:
         change = np.where(liked, 1, -1)[:, None]
         now = np.minimum(np.array(self.market.most), self.patience[moment.rows] + change)
         self.patience[moment.rows] = now
+        # A value of M is possible as long as it predicts who left and who stayed; the true one
+        # always does.
         still = (now > 0) == stays[:, None]
         self.possible[moment.rows] &= still | ~still.any(1, keepdims=True)

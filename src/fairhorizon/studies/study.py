@@ -29,7 +29,15 @@ from fairhorizon.limits.language import Limit
 from fairhorizon.limits.measured import limit_reached
 from fairhorizon.limits.resolved import ResolvedLimit
 from fairhorizon.limits.supported import check_supported
-from fairhorizon.methods import RECOMMENDERS, Method, build, load_method, longest_first, validates
+from fairhorizon.methods import (
+    RECOMMENDERS,
+    Method,
+    build,
+    has_settings,
+    load_method,
+    longest_first,
+    validates,
+)
 from fairhorizon.parallel.engine import HERE, TaskEngine
 from fairhorizon.rankers import RANKERS
 from fairhorizon.recommenders.base import Fitted, Levels, LogPart, Recommender
@@ -58,7 +66,7 @@ class Study:
     limits: tuple[ResolvedLimit, ...] = ()  # of methods that have no level and keep them
 
     def __post_init__(self) -> None:
-        unknown = sorted(set(self.settings) - {*RANKERS, *RERANKERS, *RECOMMENDERS})
+        unknown = sorted(name for name in self.settings if not has_settings(name))
         if unknown:
             known = ", ".join((*RANKERS, *RERANKERS, *RECOMMENDERS))
             raise ConfigError(f"settings of {unknown[0]!r}: there is none (there are {known})")

@@ -33,6 +33,7 @@ class Boredom:
         if not counts.any():  # no item has a kind
             return None
         usual, best, found = float(_log_likelihood(left)), SURE, None
+        # All rules: there are at most W^2 / 2 of them, and each is a comparison of two shares.
         for window in range(2, counts.shape[1] + 1):
             for most in range(1, window):
                 above = counts[:, window - 1] > most
@@ -40,7 +41,8 @@ class Boredom:
                     continue
                 gained = float(_log_likelihood(left[above]) + _log_likelihood(left[~above])) - usual
                 leaving = float(left[above].float().mean() - left[~above].float().mean())
-                # of rules that explain the same, the shortest window closes the fewest items
+                # Of rules that explain the same, the shortest window closes the fewest items. It
+                # comes first, and the next has to be better by more than rounding.
                 if leaving > 0 and gained > best + 1e-6:
                     best, found = gained, cls(most, window, leaving)
         return found

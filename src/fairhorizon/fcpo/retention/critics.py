@@ -44,7 +44,7 @@ def restored(tensors: dict[str, Tensor]) -> list[Run]:
     runs: list[Run] = []
     while f"run{len(runs)}.shown" in tensors:
         columns = [tensors[f"run{len(runs)}.{name}"].unbind() for name in FIELDS]
-        # copies: products of numbers that begin elsewhere in memory are rounded in another way
+        # Copies: products of numbers that begin elsewhere in memory may be rounded in another way.
         steps = ([part.clone() for part in step] for step in zip(*columns, strict=True))
         runs.append([AnsweredStep(*step) for step in steps])
     return runs
@@ -96,7 +96,7 @@ class AnswerCourse:
     ended: bool  # nothing is counted after it; else those who are there go on
 
     def of_half(self, half: int, halves: int) -> "AnswerCourse":
-        """Every so manyth user, beginning with that one."""
+        """The users half, half + halves, half + 2 halves, ...: one part of all users."""
         some = {name: getattr(self, name)[:, half::halves] for name in PER_STEP}
         return replace(self, **some)
 
@@ -160,6 +160,7 @@ class ContinuationCritics(nn.Module):
     ) -> None:
         """Least squares; to_come: (n,) what came after each answer."""
         if not self.is_fitted:
+            # The scale of the first sweep stays, so that later sweeps begin where it ended.
             self.mean.copy_(states.mean(0))
             self.spread.copy_(states.std(0).clamp(min=1e-3))
             self.scale.copy_(to_come.square().mean().sqrt().clamp(min=1e-3))
@@ -168,6 +169,7 @@ class ContinuationCritics(nn.Module):
             assert isinstance(critic, Critic)
             own = liked == bool(answer)
             if own.any():
+                # A critic is fitted to (b, T) steps; here every answer is a trajectory of one step.
                 rows = torch.arange(int(own.sum()))[:, None]
                 targets = (to_come[own] / self.scale)[:, None]
                 critic.fit(known[own], rows, targets, torch.ones(1), iterations)
@@ -211,5 +213,6 @@ def returns_after(run: AnswerCourse, values: Tensor, gamma: float, lam: float) -
         after[t] = following * run.stays[t]
         came = run.signal[t] + gamma * after[t]
         mixed = lam * came + (1 - lam) * values[t]
+        # Whoever was shown nothing in a step expects what they expected after it.
         following = torch.where(run.shown[t], mixed, following)
     return after

@@ -73,9 +73,8 @@ class Recordings:
         probabilities = torch.stack(
             [self._chance(step, step.of_items[:, None])[:, 0] for step in run]
         )
-        probabilities = torch.where(
-            shown, probabilities, states[:, :, CHURN_FEATURES]
-        )  # of what could be shown
+        # For users who were shown nothing, that of the best item that could have been shown.
+        probabilities = torch.where(shown, probabilities, states[:, :, CHURN_FEATURES])
         signal, expected = (liked + self.presence) * shown, probabilities + self.presence
         if of_limit:
             signal = expected = torch.stack([spent(step, self.share) for step in run])
@@ -144,6 +143,8 @@ def typed_states(run: Run, probabilities: LikeProbabilities) -> Tensor:
     """(T, b, CHURN_FEATURES + 1) with types by the present probabilities where none were known."""
     states = torch.stack([step.states for step in run])
     for step, own in zip(run, states, strict=True):
+        # Steps from before the first fit were recorded without a probability of the best item; that
+        # of the item shown stands in for it.
         if not own[:, CHURN_FEATURES].any():
             own[:, CHURN_FEATURES:] = probabilities.of_recorded(
                 step.of_users, step.of_items[:, None]
@@ -164,6 +165,7 @@ class ValuedItems:
 
     def best_of_both(self, charged: Tensor) -> Tensor:
         """(b, 2) the best item of the group, and of the rest, less what was charged (n_items,)."""
+        # At the prices of the step, so that the offers are what the control chose between.
         values, inside = self.values - charged, self.in_group.bool()
         sides = (values.masked_fill(side, -torch.inf).argmax(1) for side in (~inside, inside))
         return torch.stack(list(sides), dim=1)
@@ -244,6 +246,7 @@ class RetentionModel:
             return torch.ones(len(items.best_probability))
         with torch.no_grad():
             worth: Tensor = self.actor(self.states(items)).squeeze(1)
+        # A common factor would only be one of the price; the mean is over those who can be served.
         return worth / worth[self.here].mean() if self.here.any() else worth
 
     def gains(self, items: ValuedItems) -> Tensor:
@@ -317,7 +320,7 @@ class RetentionModel:
         return answers - self.learned_from >= NEWS * answers
 
     def learn(self, *, going_on: int = 0) -> None:
-        """ItemProbabilities, critics and the policy, from the runs recorded so far.
+        """Learn probabilities, critics and the policy from the runs recorded so far.
 
         going_on: how many of them, the last ones, have not ended: their users go on.
         """
@@ -338,10 +341,13 @@ class RetentionModel:
         back = Recordings(
             runs, states, self.probabilities, self.gamma, self.share, presence, going_on
         )
+        # Probabilities first, as states contain one; then critics, by states; then the policy, by
+        # critics.
         self.actor.look_at(torch.cat([own.flatten(0, 1) for own in states]))
         self.likes, self.costs = self._critics(), self._critics()
         for both, of_limit in ((self.likes, False), (self.costs, True)):
             courses = back.courses(of_limit=of_limit)
+            # Each half of the users has critics of its own, so that one can check the other.
             for half, critics in enumerate(both):
                 assert isinstance(critics, ContinuationCritics)
                 own_users = [course.of_half(half, HALVES) for course in courses]

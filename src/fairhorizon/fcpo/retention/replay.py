@@ -80,6 +80,7 @@ class FittedRetention:
         taken: (b,) how many items each has taken; those of the record at its beginning count there.
         """
         found = ResponseHistory(taken)
+        # Critics know nothing of histories that are shorter or longer than any of the record.
         found.history = found.history.clamp(*self._histories)
         at = [-1 if one is None else self.rows.get(str(one), -1) for one in users]
         known = torch.tensor([row >= 0 for row in at], dtype=torch.bool)
@@ -94,7 +95,8 @@ class FittedRetention:
 
         best: (b, 2) of `best_open`.
         """
-        retention = copy.copy(self._restored)  # other threads may ask at the same time
+        # A copy, as `begin` changes it, and other threads may ask at the same time.
+        retention = copy.copy(self._restored)
         retention.runs = []
         retention.begin(torch.zeros(len(best)))
         retention.responses = responses
@@ -139,7 +141,7 @@ def learned_part(retention: RetentionModel) -> dict[str, Tensor]:
 
 def restored(gamma: float, learned: Mapping[str, Tensor], seed: int = 0) -> RetentionModel:
     """A retention model that knows this, before anybody is served."""
-    # no offers are recorded, and likes alone count
+    # A record has no offers to learn a policy from, and likes alone count.
     settings = RetentionConfig(rounds=0, presence=0.0)
     retention = RetentionModel(gamma, settings=settings, seed=seed)
     retention.begin(torch.zeros(1))
@@ -198,6 +200,7 @@ class OfflineReplay:
         retention.begin(self.history)
         lists, counts, worth = self.lists, self.shown.sum(1), []
         for step in range(self.shown.shape[1]):
+            # Who left did so over the last showing, and was there until then.
             here = ~self.left | (step + 1 < counts)
             one = lists[:, step], self.scores[:, step], self.liked[:, step]
             worth.append(self._note(retention, *one, here)[self.shown[:, step]])
@@ -227,7 +230,7 @@ def learned_from(
 ) -> tuple[dict[str, Tensor], WorthRange]:
     """What a like is worth by state, learned from all users together, and at their showings.
 
-    ItemProbabilities come first: the state has that of the best item.
+    Probabilities come first: the state has that of the best item.
     """
     probabilities = RetentionModel(0.0, seed=seed)
     for part in parts:
@@ -295,7 +298,8 @@ def offline_replay(
     items = torch.from_numpy(record.items)[at]
     known, codes = items >= 0, items.clamp(min=0)
     best = best_open(made.items, made.probabilities, sensitive)
-    # what the model does not know was shown because somebody took it for good
+    # An item that the model does not know was shown because somebody held it to be good: it gets
+    # the score of the best item outside the group.
     scores = torch.where(known, log_odds(made.probabilities.cpu().gather(1, codes)), best[:, :1])
     assert states.taken is not None
     return OfflineReplay(
@@ -323,6 +327,7 @@ def before_record(log: Interactions, record: ResponseLog, queue_length: int) -> 
         early = log.timestamps < started[log.users]
     taken = np.bincount(log.users[early], minlength=log.n_users)
     own = torch.from_numpy(np.where(inside, taken[codes], 0))
+    # Who is not in the log stands in row 0 with an empty history: `own` is 0.
     users = torch.from_numpy(codes).clamp(min=0)
     past, later = UserItems.from_log(log).only(users).cut(own)
     return Scenario(past.last(queue_length), later, past, codes=users, taken=own)

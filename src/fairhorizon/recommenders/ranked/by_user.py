@@ -85,8 +85,7 @@ class UserScores:
         yield from scores.split(users_at_once(scores.shape[1]))
 
     def tensors(self) -> dict[str, Tensor]:
-        """What cannot be computed again to the last digit."""
-        # computed in other batches, they would differ in the last digits
+        """The scores themselves: computed again in other batches they differ in the last digits."""
         return {"scores": self.open if self.all is None else self.all}
 
     def _with(self, scores: Tensor, items: Tensor) -> Tensor:
@@ -119,6 +118,8 @@ class Round:
         self.handicap = handicap  # (b, c) of the candidates
         self.left = left  # (b,) sensitive items that may still be shown
         self._limited = labels[candidates]
+        # Added to scores: keeps an item of the group from being chosen, without a copy of the mask
+        # per user.
         self._bar = torch.where(labels, -torch.inf, 0.0)
         self.rescore_all(scores)
 
@@ -140,6 +141,7 @@ class Round:
         """
         candidates, handicaps = [], []
         for some in scores.blocks(also):
+            # Sorted by item code, so that `first_best` breaks ties as everywhere else.
             best = top(some, among)[1].sort(dim=1).values
             handicap = reranker.handicap(some, labels, generator)
             candidates.append(best)
@@ -161,6 +163,8 @@ class Round:
         best = first_best(keys)
         items = self.candidates.gather(1, best.clamp(min=0)[:, None]).squeeze(1)
         items = items.where(best >= 0, -1)
+        # No candidate is left: first the whole catalogue within the allowance, then anything at
+        # all.
         for bar in (spent, torch.zeros_like(spent)):
             rows = (items < 0).nonzero().squeeze(1)
             for some in rows.split(rows_at_once(len(self.labels), SCORES_IN_CACHE)):
@@ -243,6 +247,7 @@ class OnlineRanked:
         if self._to_show == 0:
             self._begin_round(state, exposure)
         self._to_show -= self.list_length
+        # Item by item, as the allowance may be used up within a list.
         scores, lists = self._scores, []
         assert scores is not None
         for _ in range(self.list_length):
@@ -300,6 +305,7 @@ class OnlineRanked:
     def _begin_round(self, state: State, exposure: Exposure) -> None:
         retraining = self._online.retraining
         if self._rounds and retraining is not None:
+            # `serve` runs without gradients; a fit needs them.
             with torch.enable_grad():
                 self._online.refit(retraining)
         if not self._rounds or retraining is not None:
@@ -309,9 +315,11 @@ class OnlineRanked:
         if self.reranker is None:
             return
         assert self._scores is not None
+        # What comes free before the round ends: due in 1, 2, ... steps of `list_length` items each.
         returning = state.returning[1 : self.round_length // self.list_length]
         later = torch.cat(returning, dim=1) if returning else None
         among = CANDIDATES * self.round_length + (0 if later is None else later.shape[1])
+        # The same warning may come in every round; they are kept as remarks of the run instead.
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             self._round = Round.begin(
@@ -427,6 +435,8 @@ class _RankedSteps:
     ) -> None:
         self.ranker, self.sensitive = lists.fitted.ranker, lists.fitted.sensitive
         self.scores = self.ranker.scores(state.users, state.queue)
+        # Fixed when the list begins, so that item by item gives the list that is made at once,
+        # unless feedback changes the scores.
         self.handicap: Tensor | float = 0.0
         allowance = length
         if lists.reranker is not None:

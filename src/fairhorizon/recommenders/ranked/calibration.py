@@ -1,4 +1,4 @@
-"""What turns the scores of one ranker into probabilities and values."""
+"""Calibration: the weight that turns the scores of one ranker into probabilities."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -22,13 +22,14 @@ from fairhorizon.vocabulary import Protocol
 
 CANDIDATES = 40  # best items of each group among the candidates of the calibration
 MOST_USERS = 8192
-LEAST = 0.01  # lists never go against the order of the ranker
+# A weight of 0 or less would ignore the order of the ranker, or turn it round.
+LEAST = 0.01
 UNKNOWN = 1.0  # where there are no validation items
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """What turns the scores of a ranker into probabilities and values."""
+    """The numbers that turn the scores of a ranker into probabilities and values."""
 
     sharpness: float  # weight of the standardised score in the softmax over the candidates
     histories: Tensor  # (n_users,) how many training items each user has
@@ -72,6 +73,7 @@ def view_of(ranker: Ranker[Any], candidates: int) -> EnsembleItems:
 def sharpness(ranker: Ranker[Any], split: Split, sensitive: Tensor) -> float:
     """The weight of the standardised score that makes the validation items the most likely."""
     view = view_of(ranker, CANDIDATES)
+    # A ranker that was tuned under a protocol is calibrated under the same one.
     protocol = getattr(ranker.config, "protocol", Protocol.STANDARD)
     scenario = validation_scenario(split, view.ensemble.queue_length, protocol)
     users = some_users(scenario, MOST_USERS, torch.Generator().manual_seed(ranker.seed))

@@ -46,7 +46,7 @@ CLOSED = 1e3
 
 
 class DiversityRules:
-    """What each user was shown lately, and what the rules of a control make of it.
+    """The kinds of what each user was shown lately, and the handicaps that follow from them.
 
     kinds: (n_items, kinds) the part that each kind has in an item, rows that add up to 1, or to 0
         for items without a kind, which no rule is about.
@@ -61,7 +61,7 @@ class DiversityRules:
         self._begin(0)
 
     def begin(self, users: int) -> None:
-        """Nothing was shown yet, unless so many users are known already."""
+        """Start with nothing shown, unless these users were served before."""
         if len(self.lately) != users:
             self._begin(users)
 
@@ -74,6 +74,8 @@ class DiversityRules:
         """(b, n_items) what the rules take off the scores; taken (b, k): the lists so far."""
         handicap = torch.zeros(len(taken), len(self.kinds), device=taken.device)
         if self.rules.mmr > 0:
+            # (b, kinds) @ (kinds, n_items): the sum over kinds of the part in the item times that
+            # in the past.
             alike = (self.lately + self._of_kinds(taken)) @ self.kinds.T
             handicap.add_(alike, alpha=self.rules.mmr)
         if self.rules.kind_quota is not None:
@@ -143,7 +145,7 @@ class OnlineControlled:
         self.list_length, self.diversity = list_length, diversity
         self.likes, self.learns = likes, learn
         self.run_has_started = False  # the run of these users, in what `likes` records
-        # of the users, once they are served: by the only ranker, whose weight is 1
+        # Scores of the users, once they are served: an ensemble of one ranker with weight 1.
         self._features: EnsembleFeatures | None = None
 
     @property
@@ -167,8 +169,10 @@ class OnlineControlled:
             if not self.run_has_started:
                 self.likes.begin(state.blocked_sets.counts())
                 self.run_has_started = True
+            # What is blocked now is no candidate of this step, and must not be recorded as one.
             scores = values.masked_fill(state.blocked, -torch.inf)
             values = self.likes.valued(scores, exposure.sensitive)
+        # The same values at every place: the control keeps items from being shown twice.
         slots = [values.masked_fill(state.blocked, -torch.inf)] * self.list_length
         if self.diversity is None:
             return self.control.choose(slots, exposure)
@@ -202,7 +206,7 @@ class OnlineControlled:
     def tensors(self) -> dict[str, Tensor]:
         parts = {"control": self.control.tensors()}
         if self._features is not None:
-            # computed for other users at a time, they would differ in the last digits
+            # Computed again in other batches, they would differ in the last digits.
             parts["features"] = {"values": self._features.values[0]}
         if self.diversity is not None:
             parts["diversity"] = self.diversity.tensors()
@@ -229,7 +233,8 @@ class OnlineControlled:
 
     def _look(self, state: State) -> EnsembleFeatures:
         check_table(*state.blocked_sets.shape, "serving step by step under limits")
-        no_group = torch.zeros(state.blocked_sets.shape[1], dtype=torch.bool)  # the control knows
+        # Scores do not depend on the group here: the control looks the group up in the exposure.
+        no_group = torch.zeros(state.blocked_sets.shape[1], dtype=torch.bool)
         items = EnsembleItems(Ensemble((self.ranker,), (1.0,)), 0, 0, priced=False)
         return items.features(state.users, state.queue, no_group.to(state.users.device))
 
@@ -260,7 +265,7 @@ class ControlledLists:
             online, scenario, self.fitted.sensitive, length=length, feedback=feedback
         )
         texts = [str(one) for one in self.fitted.limits] or [self.fitted.level]
-        # those of the last place, in units of the standardised scores
+        # The prices of the last place, in units of standardised scores.
         prices = dict(zip(texts, online.control.prices.values(), strict=True))
         return RankedLists.from_tensors(shown, prices=prices)
 

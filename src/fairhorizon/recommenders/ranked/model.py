@@ -15,7 +15,7 @@ from torch import Tensor
 from fairhorizon.data.splits import Split
 from fairhorizon.errors import ConfigError
 from fairhorizon.limits.supported import SupportedLimits, gini_limits, is_multi_limit, level_under
-from fairhorizon.rankers import RANKERS
+from fairhorizon.rankers import ranker_class
 from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.recommenders.base import (
     BlockServing,
@@ -49,7 +49,7 @@ class ServingStrategy(Interface):
     """Serves a fitted ranker, behind a re-ranker where there is one."""
 
     def serve(self, scenario: Scenario, *, length: int, feedback: bool, seed: int) -> RankedLists:
-        """As `Recommender.served` describes it."""
+        """As `Recommender.rank` describes it."""
 
     def in_blocks(self, *, feedback: bool, seed: int) -> BlockServing | None:
         """As `Recommender.in_blocks` describes it."""
@@ -62,7 +62,8 @@ class ServingStrategy(Interface):
 
 
 def strategy_for(reranker: Reranker | None, fitted: FittedRanker) -> ServingStrategy:
-    """The one place where the kinds of re-rankers part."""
+    """How the re-ranker serves: the only place that distinguishes the kinds of re-rankers."""
+    # From special to general, as all of these are re-rankers with settings of their own.
     match reranker:
         case ListAllocation():
             return AllocatedLists(fitted, reranker)
@@ -146,6 +147,8 @@ class Ranked(Recommender):
         self.sensitive_ = torch.tensor(task.group)
         self.ranker.fit(task.split, on_epoch=task.listener.epoch)
         self.fingerprint_ = self.ranker.fingerprint_
+        # Calibrated at every fit, although only some re-rankers need it: then any can be put behind
+        # the fitted ranker later.
         self.calibration_ = Calibration.from_split(self.ranker, task.split, self.sensitive_)
 
     def refitted(
@@ -155,6 +158,8 @@ class Ranked(Recommender):
         model = copy.copy(self)
         model._ranker = self.ranker.refitted(split, on_epoch=listener.epoch)
         model.sensitive_, model.fingerprint_ = torch.tensor(sensitive), model.ranker.fingerprint_
+        # The weight of the scores stays: after a refit on everything no validation items are left
+        # to calibrate on.
         taken = torch.from_numpy(split.train.user_counts())
         model.calibration_ = replace(self.calibration_, histories=taken)
         return model
@@ -252,7 +257,7 @@ class Ranked(Recommender):
         if description["reranker"] is not None:
             reranker_class = RERANKERS[description["reranker"]["method"]]
             reranker = reranker_class.model_validate(description["reranker"]["config"])
-        model = cls(RANKERS[stored["method"]].from_parts(fitted, stored), reranker)
+        model = cls(ranker_class(stored["method"]).from_parts(fitted, stored), reranker)
         model.sensitive_, model.fingerprint_ = tensors["sensitive"], model.ranker.fingerprint_
         model.calibration_ = Calibration.from_tensors(tensors)
         return model
@@ -284,7 +289,8 @@ class AllocatedLists:
                 f"{self.fitted.ranker.method}+{self.reranker.method} keeps several limits in "
                 "whole lists only (leave out --mode interactive, or use fcpo)"
             )
-        # without anything to learn from answers there is no reason to plan step by step
+        # A ranker that does not read histories learns nothing from answers: lists made item by item
+        # would be those made at once, only slower.
         if feedback and self.fitted.ranker.uses_history:
             return RankedLists.from_tensors(lists.interactive(scenario, length))
         return lists.rank(scenario, length)

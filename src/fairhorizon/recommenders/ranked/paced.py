@@ -69,11 +69,17 @@ class Relevance:
         return (self.sharpness * sides.values.double()).logsumexp(2).logsumexp(0)
 
     def on_sides(self, sides: BestOfGroups, users: Tensor, totals: Tensor) -> GroupCandidates:
-        """Candidates of the two sides, with the totals of an earlier time."""
+        """Candidates of both groups, with the softmax denominators of an earlier step.
+
+        totals: (b,) from `totals`. Kept while items are used up, so that the value of an item does
+            not rise because others have been shown.
+        """
         scores = sides.values
         there = scores > -torch.inf
         probabilities = (self.sharpness * scores.double() - totals[None, :, None]).exp()
         probabilities = probabilities.where(there, 0.0)
+        # The expected number of relevant items: one held out for every LATER - 1 in training, as in
+        # the split that evaluates.
         likes = (self.histories[users].double() / (LATER - 1)).clamp(min=1.0)
         values = torch.stack([item_values(side, likes, self.length) for side in probabilities])
         items = sides.columns.masked_fill(~there, -1)
@@ -128,7 +134,7 @@ class OnlinePaced:
             raise ConfigError(f"list_length {list_length} must be at least 1")
         self._online = OnlineRanker(fitted.ranker, retraining)
         self.reranker, self.list_length = reranker, list_length
-        # the lists of a round make one long list, whose NDCG counts
+        # The lists of a round make one long list per user, and values are in units of its NDCG.
         self._relevance = Relevance.from_fitted(fitted, max(round_length, list_length))
         self._ledger: Ledger = {}
         self._scale = 0.0  # of the first candidates; 0 before them
@@ -155,6 +161,7 @@ class OnlinePaced:
             self._ledger = self.reranker.new_ledger(len(state.users))
         sides = self._best(state, exposure.sensitive)
         candidates = self._relevance.on_sides(sides, state.users, self._totals)
+        # Fixed at the first step: the prices of the re-ranker are in units of this relevance.
         self._scale = self._scale or mean_best_relevance(candidates)
         candidates = scaled(candidates, self._scale)
         lists = []
@@ -185,7 +192,7 @@ class OnlinePaced:
         if self._ledger:
             parts["online"] = {"scale": torch.tensor(self._scale, dtype=torch.float64)}
         if len(self._totals):
-            # computed for other users at a time, they would differ in the last digits
+            # Computed again in other batches, they would differ in the last digits.
             parts["scored"] = {"scores": self._scores, "totals": self._totals}
         tensors = {
             f"{part}.{name}": value for part, some in parts.items() for name, value in some.items()
@@ -224,6 +231,8 @@ class OnlinePaced:
             return best_of_groups(
                 self._scores.masked_fill(blocked, -torch.inf), sensitive, self.list_length
             )
+        # One item per group is enough: an argmax over scores plus a bar is many times faster than
+        # `top`.
         bars = [torch.where(out, -torch.inf, 0.0) for out in (~sensitive, sensitive)]
         columns, values = [], []
         for scores, shut in some_at_a_time(self._scores, blocked):
@@ -258,6 +267,7 @@ class OnlineLists:
         scale = mean_best_relevance(initial)
         initial = scaled(initial, scale)
         ledger = reranker.new_ledger(scenario.n_users)
+        # The ledger of the warm-up is kept: its prices are what the warm-up is for.
         self._warm_up(initial, length, ledger)
         batches = reranker.batches(scenario.n_users)
         if not (feedback and self.fitted.ranker.uses_history):
