@@ -51,7 +51,7 @@ Rate = Annotated[float, Field(gt=0)]
 class LirdConfig(Settings):
     """Settings of LIRD."""
 
-    # the MDP
+    # ---- The MDP
     list_length: Positive = 1
     """Items of a list (K)."""
     horizon: Positive = 10
@@ -65,7 +65,7 @@ class LirdConfig(Settings):
     protocol: Protocol = Protocol.STANDARD
     """Which items training and validation may show; "paper" includes the history."""
 
-    # the networks
+    # ---- The networks
     pmf: MfConfig = MfConfig(target="interaction", dim=32)
     """Settings of the matrix factorisation whose vectors the state is made of."""
     gru_hidden: Positive = 64
@@ -79,7 +79,7 @@ class LirdConfig(Settings):
     temperature: Annotated[Rate, Search(0.1, 10, log=True)] = 1.0
     """Temperature of the softmax over items through which the actor is trained."""
 
-    # one round: an episode of some users, then updates from the replay memory
+    # ---- One round: an episode of some users, then updates from the replay memory
     rounds: Positive = 30
     """Largest number of training rounds."""
     users_per_round: Positive = 1024
@@ -154,11 +154,14 @@ class ListActor(Actor):
     def forward(self, users: Tensor, queues: Tensor) -> Tensor:
         """(m, 2 K d): proposals, then the logarithm of the noise."""
         proposals: Tensor = self.body(self.encoder(users, queues))
+        # Noise in proportion to W: its size is free, as only the order of the scores matters.
         size = proposals.square().mean(1, keepdim=True).sqrt()
         return torch.cat([proposals, (self.noise * size).log().expand_as(proposals)], dim=1)
 
     def expected(self, proposals: Tensor) -> Tensor:
         """(m, K d) softmax(W_k Vᵀ / temperature) V: the list, as a function with a gradient."""
+        # An argmax has no gradient; the softmax-weighted mean of item vectors stands in for the
+        # item.
         items = self.encoder.item_vectors[:-1]
         rows = proposals.view(len(proposals), self.list_length, -1)
         probabilities = torch.softmax(rows @ items.T / self.temperature, dim=2)  # (m, K, n_items)
@@ -212,6 +215,8 @@ class Ddpg:
 
     def update(self, batch: Transitions) -> None:
         """One step each of the critic, the actor and their target networks."""
+        # One encoding for both losses. Only the critic's loss reaches the encoder: `inputs=` keeps
+        # each backward pass to its own parameters, and the actor sees detached states.
         states = self.actor.encoder(batch.users, batch.queues)
         self.critic_optimiser.zero_grad()
         self.critic_loss(states, batch).backward(inputs=self.critic_parameters)
@@ -263,6 +268,7 @@ class LoggedLists:
 
     def after(self, items: Tensor, generator: torch.Generator) -> Tensor:
         """(m, K) what some user took after each of the items; after any item, where none did."""
+        # A uniformly random occurrence of the item in the log, and what its user took next.
         chance = torch.rand(len(items), generator=generator)
         place = self.first[items] + (chance * self.counts[items]).long()
         anywhere = (chance * len(self.places)).long()
@@ -494,6 +500,7 @@ class LirdTraining:
     def round(self) -> None:
         """Show lists, store the transitions, learn from the replay memory."""
         config = self.config
+        # The oldest round drops out of the memory.
         self.memory = [*self.memory, self.play()][-config.buffer_rounds :]
         memory = Transitions.join(self.memory)
         for _ in range(config.updates):
@@ -510,6 +517,7 @@ class LirdTraining:
         for _ in range(config.horizon):
             proposals = Proposal.from_outputs(self.ddpg.actor(users, state.queue)).sample(generator)
             lists = self.ddpg.actor.choose(proposals, state.blocked)
+            # A whole list is either logged or the actor's own.
             logged = torch.rand(len(users), 1, generator=generator) < config.logged
             lists = torch.where(logged, self.logged.after(state.queue[:, -1], generator), lists)
             outcome = advance(state, lists, feedback, self.sensitive)

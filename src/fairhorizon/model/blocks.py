@@ -155,8 +155,10 @@ class RunBlock:
 
     def __call__(self) -> Any:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about the data: the main process has shown them
+            # About the data; the main process has shown them.
+            warnings.simplefilter("ignore")
             model, scenario = self.lists.opened()
+        # Every worker divides the users in the same way, so that only a number has to be sent.
         rows = np.array_split(np.arange(scenario.n_users), self.blocks)[self.number]
         serving = model.in_blocks(feedback=self.lists.feedback)
         assert serving is not None

@@ -66,7 +66,7 @@ class ModelCard(BaseModel):
             raise ModelError(f"{file}: cannot be read: {error} (fit it again)") from error
         if not isinstance(content, dict) or "data" not in content:
             raise ModelError(f"{file}: not the card of a model (fit it again)")
-        # before anything else is looked at: a later format may have other fields
+        # Before anything else is looked at: a later format may have other fields.
         if (version := content.get("format")) != FORMAT:
             raise ModelError(
                 f"{file}: format {version}, this version reads {FORMAT} (fit it again)"

@@ -44,6 +44,7 @@ class Catalogue:
         area_km: float = AREA_KM,
     ) -> "Catalogue":
         """The items of the log, then those that only the table has, then those observed since."""
+        # A dict by text keeps the first of equal ids and their order.
         known = set(map(str, log.item_ids.tolist()))
         in_table = [] if table is None else table.ids.tolist()
         new = {str(one): one for one in (*in_table, *observed) if str(one) not in known}
@@ -111,8 +112,8 @@ def joined_ids(known: NDArray[Any], new: Sequence[Any]) -> NDArray[Any]:
     return np.array(texts, dtype=object)
 
 
-# so many users at most are scored by sums over their own histories: for more, products of whole
-# matrices are faster
+# Up to this many users are scored by sums over their own histories; for more, products of whole
+# matrices are faster.
 FEW = 64
 
 
@@ -135,7 +136,7 @@ class ColdStartItems:
         names = () if catalogue.table is None else tuple(catalogue.table.columns)
         for name in names:
             cells = values_of_items(catalogue.attribute(name))
-            # only values that a new item has: a column of titles would give a row per item
+            # Only values that a new item has: a column of titles would give a row per item.
             wanted = set().union(*cells[fitted:]) if new else set()
             for item, values in enumerate(cells[:fitted]):
                 for value in values & wanted:
@@ -170,9 +171,9 @@ class ColdStartRanker(Ranker[Any]):
     ) -> None:
         super().__init__(ranker.config, seed=ranker.seed)
         self.inner, self.cold_start = ranker, cold_start
-        # messages name the ranker that it wraps; `method` is a class variable for type checkers
+        # Messages name the ranker that it wraps; `method` is a class variable for type checkers.
         vars(self)["method"] = ranker.method
-        # less than 1, so that it decides ties only: to the smaller code, as everywhere
+        # Less than 1, so that it decides ties only: to the smaller code, as everywhere.
         order = torch.arange(len(counts)) / max(1, len(counts))
         self.popularity = (torch.from_numpy(counts) - order).float()
         self.fingerprint_ = ranker.fingerprint_
@@ -188,7 +189,7 @@ class ColdStartRanker(Ranker[Any]):
     def scores(self, users: Tensor, queue: Tensor) -> Tensor:
         scores = self.inner.score_small_batch if len(users) <= FEW else self.inner.scores
         known = scores(users, queue)
-        # a queue is padded with the code behind the last item: without a history it is nothing else
+        # A queue is padded with the code behind the last item; without a history it has no other.
         empty = (queue >= len(self.popularity)).all(1)
         if empty.any():
             known = torch.where(empty[:, None], self.popularity.to(known), known)
@@ -198,7 +199,7 @@ class ColdStartRanker(Ranker[Any]):
 
     def contributions(self, queue: Tensor, items: Tensor) -> Tensor | None:
         known = items < len(self.popularity)
-        # item 0 stands in for new ones, whose contributions are zero in the result
+        # Item 0 stands in for new ones, whose contributions are zero in the result.
         added = self.inner.contributions(queue, items.where(known, 0))
         return None if added is None else added * known
 

@@ -94,6 +94,7 @@ def explained(
     served = state.serving.rank(scenario, length=length)
     plain = without_limits(state.unlimited).rank(scenario, length=length).lists[0]
     lists = served.lists[0][served.lists[0] >= 0]
+    # Items that the limits took out, in the order of the list without limits.
     out = np.array([item for item in plain if item >= 0 and item not in lists], dtype=np.int64)
     because, parts = map(_texts, reasons(state, scenario, lists))
     places = {int(item): place for place, item in enumerate(plain, start=1)}
@@ -161,8 +162,8 @@ def reasons(
     for ranker, weight in members:
         scores = ranker.score_small_batch(users, queue)[0]
         within = items.clamp(max=len(scores) - 1)
-        # rankers have scales of their own: scores are compared in standard deviations. One that
-        # scores all items alike has none, and adds nothing
+        # Rankers have scales of their own: scores are compared in standard deviations. One that
+        # scores all items alike has none, and adds nothing.
         spread = float(scores.float().std(correction=0)) or 1.0
         by_member.append(weight * (scores.float() - scores.float().mean())[within] / spread)
         own = ranker.contributions(queue[0], within)
@@ -175,7 +176,7 @@ def reasons(
 
 def _largest(names: Sequence[Any], added: Tensor, most: int = MOST) -> list[Parts]:
     """For each column, the names that add most to it and their shares of all that is added."""
-    # what speaks against an item is left out: shares are of all that speaks for it
+    # What speaks against an item is left out: shares are of all that speaks for it.
     positive = added.clamp(min=0)
     shares = positive / positive.sum(0).clamp(min=1e-12)
     found = []

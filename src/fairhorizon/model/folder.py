@@ -92,10 +92,10 @@ class ModelFolder:
                 **({} if log is None else {"log": log.model_dump()}),
                 "files": {path.name: sha256(draft) for draft, path in files},
             }
-            # last: if the process dies while files are moved into place, the old checksums refuse
-            # the new files
+            # Last: if the process dies while files are moved into place, the old checksums refuse
+            # the new files.
             write_json(self.card_file, card)
-        # files of the model that was here before
+        # Files of the model that was here before.
         for name in {RETENTION_FILE, LOG, ITEMS, OBSERVED} - card["files"].keys():
             (self.folder / name).unlink(missing_ok=True)
 
@@ -126,9 +126,9 @@ class ModelFolder:
         file, card = self.checked(MODEL), self.card()
         with understood(file):
             model = load_method(file)
-            # through JSON, as the card was: tuples become lists
+            # Through JSON, as the card was: tuples become lists.
             described = json.loads(json.dumps(model.description()))
-        # a card that was edited, or copied from another run, must not describe this model
+        # A card that was edited, or copied from another run, must not describe this model.
         stated = card.model_dump()
         for name, value in described.items():
             if stated.get(name) != value:
@@ -268,7 +268,7 @@ def log_of(frame: pl.DataFrame, about: LogInfo) -> Interactions:
         labels=about.columns,
         idle=idle if any(map(len, idle)) else None,
     )
-    # with weights all rows are there, and the last time of a pair follows from them
+    # With weights all rows are there, and the last time of a pair follows from them.
     return log if log.weights is not None else replace(log, last_times=columns.get("last_time"))
 
 

@@ -89,8 +89,8 @@ class Model:
         self._limits, self._method, self._area_km = tuple(limits), method, area_km
         self._retention = retention
         self._rows: list[ObservedRows] = []  # observed since the fit
-        # one `observe`, `refresh` or `save` at a time; `recommend` needs no lock, as it reads
-        # `_state` once and that object never changes
+        # One `observe`, `refresh` or `save` at a time; `recommend` needs no lock, as it reads
+        # `_state` once and that object never changes.
         self._changing = threading.Lock()
         users = UserHistories(with_ties_in_order(log, ties) if ordered is None else ordered)
         catalogue = Catalogue.from_log(users.log, table, area_km=area_km)
@@ -236,7 +236,7 @@ class Model:
             if unknown := state.catalogue.find(new.items)[1]:
                 state = state.with_items(unknown, self._table, self._limits)
             self._rows.append(new)
-            # one assignment, so that no other thread sees new histories with old items
+            # One assignment, so that no other thread sees new histories with old items.
             self._state = replace(state, users=state.users.after(new, state.catalogue.codes))
         return self
 
@@ -255,7 +255,7 @@ class Model:
             users = UserHistories(with_ties_in_order(log, self._ties))
             catalogue = Catalogue.from_log(users.log, self._table, area_km=self._area_km)
             before = self._state.recommender
-            # items that only the table has stay behind those of the log: the fit does not see them
+            # Items that only the table has stay behind those of the log: the fit does not see them.
             items = limited_items(catalogue, self._limits, before.popular_share)
             group = items[: catalogue.n_fitted]
             fitted = before.refitted(uncut(users.log), sensitive=group, listener=listener)
@@ -284,7 +284,7 @@ class Model:
         """
         with self._changing:
             log, folder = self._log, Path(folder)
-            # only what `save` wrote has a copy of its log; anything else is not ours to replace
+            # Only what `save` wrote has a copy of its log; anything else is not ours to replace.
             if folder.exists() and any(folder.iterdir()) and not (folder / LOG).exists():
                 raise ModelError(f"{folder}: holds something else (name a new folder)")
             frames = {LOG: log_frame(log)}
@@ -323,7 +323,8 @@ class ModelServer:
             raise ConfigError(
                 f"{recommender.method} does not serve one request after the other (use fcpo)"
             )
-        model.retention_for(value)  # refuses a value that the model has not learned
+        # Refuses a value that the model has not learned.
+        model.retention_for(value)
         self._model, self._guard, self._making, self._value = model, guard, threading.Lock(), value
 
     @property
@@ -366,7 +367,7 @@ class ModelServer:
 
     def _guarding(self, recommender: Recommender, length: int) -> ExposureGuard:
         """The one guard of this server; its first prices are for the first length asked."""
-        # two first requests at once must not get a guard each: one would not be counted
+        # Two first requests at once must not get a guard each: one would not be counted.
         with self._making:
             if self._guard is None:
                 self._guard = recommender.request_guard(length)
@@ -396,7 +397,7 @@ def fit_whole(
     newest = split(log, test_share=0.0, ties="keep")
     chosen = draft.fit(newest, sensitive=group, listener=listener)
     if group is None:
-        # of the whole log: without the last items, others may have been popular
+        # Of the whole log: without the last items, others may have been popular.
         group = popular_group(log.item_counts(), draft.popular_share)
     return chosen.refitted(uncut(log), sensitive=group, listener=listener)
 
@@ -418,7 +419,7 @@ def at_level_of(method: Method, limits: Sequence[Limit]) -> Method:
     own = level_limit(limits)
     if own is None or method.level is not None or not method.capabilities.level_is_share:
         return method
-    # a level is above 0; a limit of 0 is kept by the list engine alone
+    # A level is above 0; a limit of 0 is kept by the list engine alone.
     return method.limited_to(own.share) if own.share > 0 else method
 
 
@@ -431,9 +432,8 @@ class RetentionData:
 
     record: ResponseLog
     log: Interactions
-    away: float = (
-        AWAY  # days without a showing at the end of the record, after which a user has left
-    )
+    # days without a showing at the end of the record, after which a user has left
+    away: float = AWAY
 
     def __str__(self) -> str:
         left = int(self.record.left(self.away).sum())
@@ -448,7 +448,7 @@ class RetentionData:
         away: days without a showing, after which a user has left.
         draft: the method before its fit.
         """
-        # refused before the fit, which may take hours, and not after it
+        # Refused before the fit, which may take hours, and not after it.
         check_weighs(draft)
         if not away > 0:
             raise ConfigError(f"away for {away:g} days (give a number above 0)")
@@ -534,6 +534,7 @@ def fit(
 def _fitted_for(draft: Recommender, limits: Sequence[Limit], catalogue: Catalogue) -> Group | None:
     """(n_items,) the group to fit for; None: the popular items. Refuses unsupported limits."""
     resolved = resolve_for(limits, catalogue, draft.popular_share)
+    # The fit knows the items of the log alone; new items come behind them.
     group = limited_items(catalogue, limits, draft.popular_share)[: catalogue.n_fitted]
     fitted = [type(one)(one.limit, one.members[: len(group)]) for one in resolved]
     check_supported(draft.method, draft.supported_limits, fitted, group)
@@ -555,6 +556,7 @@ def open_model(folder: str | Path, *, cache_dir: str | Path | None = None) -> Mo
     card, data = stored.card(), stored.data()
     log = stored.log(None if cache_dir is None else Path(cache_dir))
     ordered, recommender = with_ties_in_order(log, data.ties), stored.recommender()
+    # A named data set or a file outside the folder may have changed since.
     if recommender.fingerprint_ != ordered.fingerprint():
         raise ModelError(f"{folder}: its log has changed since the fit (fit it again)")
     limits, items = stored.limits(), stored.items()

@@ -58,7 +58,7 @@ class ObservedRows:
         if log.ratings is not None and names["rating"] in known:
             ratings = to_ratings(column(names["rating"]), names["rating"], origin).tolist()
         elif log.ratings is not None:
-            # new rows may leave the rating out: rankers that predict ratings skip rows without one
+            # New rows may leave the rating out: rankers that predict ratings skip rows without one.
             ratings = [float("nan")] * len(users)
         order = np.arange(len(users)) if times is None else np.argsort(times, kind="stable")
         return cls(
@@ -75,8 +75,8 @@ class ObservedRows:
     def after(self, log: Interactions) -> Interactions:
         """The log with these rows, as if it had been loaded with them."""
         before = all_rows(log)
-        # a log without weights keeps one row per user and item, with the time of the last one. That
-        # later row comes back here, so that merging treats it as loading would have done
+        # A log without weights keeps one row per user and item, with the time of the last one. That
+        # later row comes back here, so that merging treats it as loading would have done.
         again = _taken_again(log) if log.weights is None else np.empty(0, dtype=np.int64)
         rows = np.append(before.log_row, again)
         users, items = (
@@ -118,7 +118,7 @@ def _needed(log: Interactions, known: Sequence[str]) -> list[str]:
     """What new rows must have a column for; DataError if one is missing."""
     names, roles = names_of(log), ["user", "item"]
     roles += [] if log.timestamps is None else ["timestamp"]
-    # where weights are numbers of rows, a row without a weight counts once
+    # Where weights are numbers of rows, a row without a weight counts once.
     if log.weights is not None and (names["weight"] != ROWS or ROWS in known):
         roles.append("weight")
     needed = [names[role] for role in roles]
@@ -151,6 +151,7 @@ def _taken_again(log: Interactions) -> NDArray[np.int64]:
 def _merged(
     log: Interactions, users: list[Any], items: list[Any], columns: dict[str, Any]
 ) -> Interactions:
+    # Ids of one kind: integers stay integers only as long as all of them are.
     if any(isinstance(one, str) for one in users):
         users = [str(one) for one in users]
     if any(isinstance(one, str) for one in items):

@@ -19,11 +19,13 @@ def ray_engine(address: str | None, jobs: int | None, threads: int) -> TaskEngin
 
     Ray is an extra that takes seconds to import, so it is imported when it is asked for.
     """
-    for name, value in RAY_SETTINGS.items():  # Ray reads them when it is imported
+    # Ray reads them when it is imported.
+    for name, value in RAY_SETTINGS.items():
         os.environ.setdefault(name, value)
     try:
         from fairhorizon.parallel.on_ray import OnRay
     except ModuleNotFoundError as error:
+        # Something else is missing, perhaps in Ray itself: that is not for us to explain.
         if str(error.name).partition(".")[0] != "ray":
             raise
         raise ConfigError("--engine ray needs Ray (pip install 'fairhorizon[ray]')") from None

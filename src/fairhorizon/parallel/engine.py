@@ -103,6 +103,7 @@ class TaskEngine(ABC):
         running: dict[Handle, int] = {}
         try:
             while left or running:
+                # Processes are given as many as can run; Ray gets all, as it queues them itself.
                 while left and len(running) < self._most_at_once:
                     number = left.popleft()
                     running[self._begin(tasks[number])] = number
@@ -143,11 +144,12 @@ class TaskEngine(ABC):
                     blocks.start()
                     return serve(blocks)
                 except WorkerLostError:
+                    # `start` makes lost blocks anew, and `serve` asks all its questions again.
                     continue
         finally:
             blocks.end()
 
-    # What an engine adds: tasks ...
+    # ---- What an engine implements: tasks ...
 
     @property
     @abstractmethod
@@ -170,7 +172,7 @@ class TaskEngine(ABC):
     def _cancel(self, running: Iterable[Handle]) -> None:
         """End tasks that still run."""
 
-    # ... and workers that keep a block.
+    # ---- ... and workers that keep a block.
 
     @abstractmethod
     def start_worker(self) -> Worker:
@@ -215,7 +217,8 @@ class WorkerBlocks:
 
     def map(self, ask: Callable[..., R], /, *arguments: Any) -> list[R]:
         """The answers of all blocks to the same question, in order."""
-        message = pickled((ask, arguments))  # once for all
+        # Pickled once for all blocks.
+        message = pickled((ask, arguments))
         return self._asked(dict.fromkeys(range(len(self)), message))
 
     def map_each(self, ask: Callable[..., R], arguments: Sequence[tuple[Any, ...]], /) -> list[R]:
@@ -231,6 +234,7 @@ class WorkerBlocks:
 
     def start(self) -> None:
         """Make the blocks that are not there, all at the same time."""
+        # All workers are started before the first maker runs, so that they start side by side.
         new = [number for number in range(len(self)) if number not in self._workers]
         for number in new:
             self._workers[number] = self._engine.start_worker()
@@ -242,6 +246,7 @@ class WorkerBlocks:
             self._engine.end_worker(self._workers.popitem()[1])
 
     def _asked(self, messages: dict[int, bytes]) -> list[Any]:
+        # Equal messages are one parcel, which Ray puts into its object store once.
         parcels = {message: self._engine.parcel(message) for message in set(messages.values())}
         answers = self._answers({number: parcels[one] for number, one in messages.items()})
         self.messages.calls += 1
@@ -265,6 +270,8 @@ class WorkerBlocks:
                         f"block {number + 1} of {len(self)} was lost {ATTEMPTS} times, perhaps for "
                         "want of memory (more blocks are smaller, fewer at a time need less)"
                     ) from error.__cause__
+                # The other answers are waited for, so that no block is in the middle of a question
+                # when it is asked again.
                 lost = error
         if lost is not None:
             raise lost
@@ -278,8 +285,8 @@ def _value(answer: Any) -> Any:
     return answer
 
 
-# Inside a worker, of whichever engine. Errors are sent as values: Python's pools and Ray would each
-# wrap them in their own way.
+# ---- Inside a worker, of whichever engine --------------------------------------------------------
+# Errors are sent as values: Python's pools and Ray would each wrap them in their own way.
 
 
 def run_task(task: Work[Any]) -> list[Any] | Exception:
@@ -352,8 +359,9 @@ def sendable(error: Exception) -> Exception:
     return error
 
 
-# Processes of this machine. None outlives the command: Ctrl-C in a terminal goes to all of its
-# processes; workers do not hear it, and the command ends them.
+# ---- Processes of this machine -------------------------------------------------------------------
+# None outlives the command: Ctrl-C in a terminal goes to all of its processes; workers do not hear
+# it, and the command ends them.
 
 # Imported once for all workers. Torch imports its compiler when the first optimiser is made.
 PRELOADED = ["scipy.optimize", "scipy.sparse", "torch", "torch._dynamo", "torch.distributed"]
@@ -411,7 +419,8 @@ class Processes(TaskEngine):
         pool = next((pool for pool in self._pools if pool not in busy), None)
         if pool is None:
             pool = self.start_worker()
-            self._pools.append(pool)  # before its process starts, so that Ctrl-C can end it
+            # Before its process starts, so that Ctrl-C can end it.
+            self._pools.append(pool)
         future = self._call(pool, run_task, task)
         self._busy[future] = pool
         return future
@@ -447,6 +456,8 @@ class Processes(TaskEngine):
 
     def end_worker(self, worker: ProcessPoolExecutor) -> None:
         """End its process, in the middle of what it does."""
+        # A pool has no public way to end a task that runs, so its processes are ended. They are
+        # read first: `shutdown` drops them.
         processes = list((worker._processes or {}).values())
         worker.shutdown(wait=False, cancel_futures=True)
         for process in processes:
@@ -490,6 +501,8 @@ def _begin_process(threads: int, variables: Mapping[str, str]) -> None:
 
     variables: of the environment; those of a fork are from when the first process was started.
     """
+    # A forked process has the environment of the fork server, which may be older than the
+    # command's.
     os.environ.clear()
     os.environ.update(variables)
     set_threads(threads)
@@ -510,9 +523,11 @@ def _starting_processes(threads: int) -> Iterator[None]:
 
     Ctrl-C is delayed until all have started; it is the parent that ends them.
     """
-    resource_tracker.ensure_running()  # if it started later, it would unblock Ctrl-C
+    # If the resource tracker started later, it would unblock Ctrl-C.
+    resource_tracker.ensure_running()
     before = os.environ.get(THREADS)
-    os.environ[THREADS] = str(threads)  # read by a new process before its first line of ours
+    # A new process reads it when it imports its libraries, before the first line of ours.
+    os.environ[THREADS] = str(threads)
     try:
         with _interrupt_delayed():
             yield
@@ -532,7 +547,8 @@ def _interrupt_delayed() -> Iterator[None]:
     pressed: list[int] = []
     before = signal.signal(signal.SIGINT, lambda number, _: pressed.append(number))
     can_block = hasattr(signal, "pthread_sigmask")  # not on Windows
-    if can_block:  # processes started here inherit the blocked signal
+    # Processes started here inherit the blocked signal.
+    if can_block:
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -540,5 +556,6 @@ def _interrupt_delayed() -> Iterator[None]:
         if can_block:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         signal.signal(signal.SIGINT, before)
+    # Only now, when every process is known to somebody who ends it.
     if pressed:
         raise KeyboardInterrupt

@@ -126,6 +126,8 @@ class OnRay(TaskEngine):
         self._start()
         with self._connected():
             nodes = [node["NodeID"] for node in _nodes()]
+            # Blocks are large: spread over the nodes, and `soft`, as a node may be gone by the
+            # time.
             node = nodes[self._blocks_started % len(nodes)]
             self._blocks_started += 1
             actor = self._holder.options(
@@ -155,6 +157,7 @@ class OnRay(TaskEngine):
         quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
         if self.address is None:
             self._folder = _short_folder()
+            # Ray runs a task per free CPU, so as many CPUs as the jobs together use threads.
             cpus = self.threads * (self.jobs or max(1, (os.cpu_count() or 1) // self.threads))
             ray.init(
                 "local",
@@ -184,7 +187,7 @@ class OnRay(TaskEngine):
         return partial(enter, Path.cwd(), __version__, self.threads)
 
 
-# Connecting to a cluster.
+# ---- Connecting to a cluster ---------------------------------------------------------------------
 
 
 def connect(address: str, ask: Callable[[], object]) -> None:
@@ -232,11 +235,12 @@ def _cpus_of_nodes() -> list[int]:
 
 
 def _short_folder() -> Path:
+    # Long paths of temporary folders, as on macOS, are too long for the names of sockets.
     usual = tempfile.gettempdir()
     return Path(tempfile.mkdtemp("", "fh-", usual if len(usual) <= LONGEST_PATH else "/tmp"))
 
 
-# Inside a worker of another machine.
+# ---- Inside a worker of another machine ----------------------------------------------------------
 
 
 def enter(folder: Path, version: str, threads: int) -> None:
@@ -245,6 +249,7 @@ def enter(folder: Path, version: str, threads: int) -> None:
     folder: of the command, so that relative paths mean the same.
     """
     node = socket.gethostname()
+    # Checked in every worker, as nodes are installed by hand.
     if version != __version__:
         raise ConfigError(
             f"node {node} has fairhorizon {__version__}, the command {version} (install the same "

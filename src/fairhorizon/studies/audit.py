@@ -48,7 +48,7 @@ OTHER = "other"
 SAMPLED = 10  # places of the lists of one user
 
 
-# ---- Providers and titles: who is behind the items that were shown.
+# ---- Providers and titles: who is behind the items that were shown -------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +86,8 @@ def item_notes(
     elif (found := title_among(_columns(data, item_table))) is not None:
         try:
             titles = item_attribute(data, item_table, found, cache_dir, is_complete=False)
-        except DataError as error:  # of a named set whose table cannot be had: they are a courtesy
+        except DataError as error:
+            # Nobody asked for titles: a named set whose table cannot be had is audited without.
             fault = f"items are shown without titles: {error}"
             warnings.warn(fault, MissingValuesWarning, stacklevel=2)
     return ItemNotes(providers or "", owners, titles)
@@ -159,6 +160,7 @@ def exposure_of_providers(
     cells = values_of_items(notes.providers)
     names = attribute_values(notes.providers)
     code_of = {name: code for code, name in enumerate(names)}
+    # A row per pair of an item and one of its providers: an item of two counts for both.
     items = np.repeat(np.arange(len(cells)), [len(cell) for cell in cells])
     owners = np.array([code_of[name] for cell in cells for name in sorted(cell)], dtype=np.int64)
     exposure = np.bincount(shown.items, minlength=dataset.log.n_items)
@@ -168,6 +170,7 @@ def exposure_of_providers(
         sums = np.bincount(owners, weights=of_items[items], minlength=len(names))
         return sums.astype(np.float64)
 
+    # The best place of any showing of the item, then of any item of the provider.
     best = np.full(dataset.log.n_items, np.iinfo(np.int64).max)
     np.minimum.at(best, shown.items, shown.places())
     best_of = np.full(len(names), np.iinfo(np.int64).max)
@@ -200,7 +203,7 @@ def shares(counts: NDArray[np.int64]) -> NDArray[np.float64]:
     return counts / counts.sum() if counts.any() else np.zeros(len(counts))
 
 
-# ---- The audit.
+# ---- The audit -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -359,7 +362,8 @@ def audit(
     exposure = np.bincount(shown.items, minlength=dataset.log.n_items)
     showings = showings_of(shown)
     reached = tuple(limit_reached(one, showings) for one in limits)
-    if shown.is_log:  # the first showing of a user's year is no first place
+    # A log has no places: the first impression of a user's year is no first place of a list.
+    if shown.is_log:
         reached = tuple(replace(one, at={}, weighed=None) for one in reached)
     row = EvaluationRow(
         dataset.split.name,
@@ -398,12 +402,14 @@ def sample_of(
     Items are marked that are in the group of the first limit on one, else in that of the data.
     """
     group, members = dataset.group_name, dataset.sensitive
+    # The Gini index has no group to mark.
     for one in (one for one in limits if not one.limit.is_gini):
         group, members = str(one.limit.group), one.members
         break
     lists = shown.first(min(SAMPLED, int(shown.per_user().max())))
     user = typical_user(lists, members)
     parts = (dataset.split.train, dataset.split.validation)
+    # Training items come before the validation item; reversed, the latest comes first.
     taken = np.concatenate([part.items[part.users == user] for part in parts])[::-1]
     items, titles = dataset.log.item_ids, notes.titles
     return SampleLists(
@@ -452,9 +458,12 @@ def metrics_of(
 ) -> dict[str, float]:
     """The metrics of an evaluation; for an impression log also those of all impressions."""
     served, groups = shown.per_user() > 0, dataset.sensitive
+    # Users without a list are left out of all averages, and reported as a count.
     relevant, lists = relevance(dataset.split.test)[served], shown.first(max(ks))[served]
     metrics = summarise(lists, relevant, groups, ks=ks, alpha_prime=alpha_prime)
     if shown.is_log:
+        # Accuracy of a log: repeats would fill the first K places with what the user has seen
+        # already.
         lists = shown.distinct().first(max(ks))[served]
         distinct = summarise(lists, relevant, groups, ks=ks, alpha_prime=alpha_prime)
         metrics |= {f"{name}@{k}": distinct[f"{name}@{k}"] for k in ks for name in ACCURACY}
@@ -478,6 +487,7 @@ def exposure_of_all(exposure: NDArray[np.int64], sensitive: NDArray[np.bool_]) -
 def in_history(shown: Recommendations, parts: Split) -> NDArray[np.bool_]:
     """Which rows show an item that the user took before the test items, (n,)."""
     past = (parts.train, parts.validation)
+    # A pair of user and item as one number, for one lookup.
     known = np.concatenate([part.users * part.n_items + part.items for part in past])
     return np.isin(shown.users * parts.train.n_items + shown.items, known)
 
@@ -503,6 +513,7 @@ def most_changed(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The n items that are shown most beyond their share of the training log, and most below it."""
     change = shares(exposure) - shares(dataset.split.train.item_counts())
+    # Two stable sorts, so that ties go to the smaller code on both sides.
     over, under = np.argsort(-change, kind="stable")[:n], np.argsort(change, kind="stable")[:n]
     return over[change[over] > 0], under[change[under] < 0]
 
@@ -536,6 +547,8 @@ def exposure_by_rank(
     A group that has the same items as an earlier one is left out.
     """
     groups = {dataset.group_name: dataset.sensitive, OTHER: ~dataset.sensitive}
+    # By members and not by name: `popular` and a column that says the same are one line in the
+    # chart.
     seen = {members.tobytes() for members in groups.values()}
     for one in limits:
         if not one.limit.is_gini and one.members.tobytes() not in seen:

@@ -17,7 +17,7 @@ from fairhorizon.recommenders.base import Levels
 from fairhorizon.studies.rows import SummaryRow, row_content, summary_row
 from fairhorizon.studies.study import Study
 
-# methods of ours by their names in the paper's table
+# Names of our methods in the paper's table.
 PAPER_NAMES = {
     "mf": "MF",
     "bpr": "BPR-MF",
@@ -84,8 +84,9 @@ def significance(
     tests: list[SignificanceRow] = []
     for name in next(iter(values.values())):
         means = {method: mean_over_users(values[method][name]) for method in methods}
+        # Nobody has test items, so nobody is better.
         if any(math.isnan(mean) for mean in means.values()):
-            continue  # nobody has test items
+            continue
         best, *others = sorted(methods, key=lambda method: -means[method])
         second = second_to(best, others, {method: values[method][name] for method in methods})
         if second is not None:
@@ -177,6 +178,7 @@ def per_user(
     """Each accuracy metric of each user, averaged over the seeds."""
     relevant = relevance(split.test)
     n_relevant = np.diff(relevant.indptr)
+    # Users are the independent sample; seeds only average out the noise of training.
     hits = [hit_matrix(study.lists(method, seed), relevant) for seed in seeds]
     return {
         f"{name}@{k}": np.mean([function(hit, n_relevant, k) for hit in hits], axis=0)
@@ -185,7 +187,7 @@ def per_user(
     }
 
 
-# ---- The paper's Figure 3: every method at each of its levels.
+# ---- The paper's Figure 3: every method at each of its levels ------------------------------------
 
 SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)  # of sensitive items
 WEIGHTS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)  # spreads of a user's scores

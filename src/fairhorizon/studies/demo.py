@@ -118,7 +118,7 @@ def demonstrate(
         rows.append(row_of(method, model, result))
         exposure[str(method)] = exposure_counts(result.lists, dataset.log.n_items, max(ks))
         lists[str(method)] = result.lists
-    # the same model without a limit, and under a limit that counts the first places most
+    # The same model without a limit, and under a limit that counts the first places most.
     fcpo = Method.parse("fcpo")
     free = fits.serving(fcpo.limited_to(1.0))
     bound = ResolvedLimit(BY_PLACE, dataset.sensitive)
@@ -163,6 +163,7 @@ def demonstrate(
 def share_by_rank(lists: NDArray[np.int64], group: NDArray[np.bool_]) -> tuple[float, ...]:
     """The share of the group at ranks 1, 2, ... of lists (n_users, K); -1 is an empty place."""
     filled = lists >= 0
+    # -1 indexes the last item here; `filled` takes it out again.
     inside = (filled & group[lists]).sum(axis=0)
     return tuple((inside / np.maximum(filled.sum(axis=0), 1)).tolist())
 
@@ -192,7 +193,7 @@ def row_of(method: Method, model: Recommender, result: Result) -> SummaryRow:
 def long_run(fits: Fits) -> LongTermResult:
     """All users step by step, at the strictest level; no ranker is fitted again."""
     limit, n_items = LEVELS[-1], fits.dataset.log.n_items
-    # of a small catalogue there would soon be nothing left to choose from
+    # In a small catalogue there would soon be nothing left to choose from.
     steps = max(1, min(STEPS, n_items // 4))
     settings = LongRunSettings(steps=steps, alpha_prime=limit, warm_up=0)
     rows: list[Row] = []

@@ -65,7 +65,7 @@ def efficiency(
     """
     rows = []
     with one_thread():
-        for name, step, model, count in _contestants(dataset, ranker, candidates, seed):
+        for name, step, model, count in _timed_models(dataset, ranker, candidates, seed):
             seconds = [_seconds(model, dataset, length) for _ in range(repeats)]
             rows.append(
                 EfficiencyRow(
@@ -84,13 +84,14 @@ def efficiency(
     return rows
 
 
-def _contestants(
+def _timed_models(
     dataset: Dataset, ranker: str, candidates: Sequence[int | None], seed: int
 ) -> Iterator[tuple[str, str, Recommender, int | None]]:
     """Each method, what makes its lists, its fitted model, how many candidates it re-ranks."""
     plain = Ranked(RANKERS[ranker](seed=seed)).fit(dataset.split, sensitive=dataset.sensitive)
     yield plain.method, ranker, plain, None
     n_items = dataset.log.n_items
+    # Counts beyond the catalogue are all the same.
     for n in dict.fromkeys(min(count or n_items, n_items) for count in candidates):
         fair = plain.reranked(ExposureFairness(candidates=n))
         yield fair.method, ExposureFairness.method, fair, n
@@ -101,6 +102,7 @@ def _contestants(
 
 def _seconds(model: Recommender, dataset: Dataset, length: int) -> float:
     """CPU seconds of this process, from the state of the users to their lists."""
+    # Not timed: the states of the users are there when a system is asked for lists.
     scenario = evaluation_scenario(dataset.split, model.queue_length, Protocol.STANDARD)
     begin = time.process_time()
     model.recommend(scenario, length=length)

@@ -43,9 +43,7 @@ Measure = Callable[[Method], StudyRow]
 Results = Callable[[Study, Method], StudyRow]
 
 
-# Levels as limits
-
-
+# ---- Levels as limits ----------------------------------------------------------------------------
 def level_limit(share: float, data: DataSpec) -> Limit:
     """What a plain level is: at most this share of all showings for the group of the data."""
     return Limit(data.limited_group, share)
@@ -131,11 +129,9 @@ def counting_words(limit: Limit) -> str:
     return ", ".join(words)
 
 
-# Who is ours, who a rival
-
-
+# ---- Our methods and their rivals ----------------------------------------------------------------
 def aims_at_level(method: Method) -> bool:
-    """RankedLists at the level itself; for others a setting is searched."""
+    """Whether lists are made at the level itself; for other methods a setting is searched."""
     return method.capabilities.aims_at_level
 
 
@@ -160,9 +156,7 @@ def study_under(study: Study, method: Method, limit: Limit) -> Study:
     return replace(study, counting=counting_of(limit))
 
 
-# The search
-
-
+# ---- The search ----------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class LevelGrid:
     """The levels that a rival can be set to, as whole numbers of steps; more are less strict."""
@@ -181,7 +175,7 @@ class LevelGrid:
             first = tuple(-round(weight * THOUSANDTHS) for weight in WEIGHTS)
             tightest = -round(HEAVIEST * THOUSANDTHS)
             return cls(first, tightest, 0, THOUSANDTHS)
-        # a list has room for whole items, so that a quota in between is the one below
+        # A list has room for whole items, so that a quota in between is the one below.
         unit = k if method.reranker == "quota" else THOUSANDTHS
         first = tuple(dict.fromkeys(whole_showings(level * unit) for level in levels))
         return cls(first, 0, unit, unit)
@@ -198,6 +192,8 @@ class LevelGrid:
         """
         kept = [steps for steps, rate in rates.items() if keeps(rate, level)]
         if not kept:
+            # Nothing keeps the level yet: go tighter by halves, or for a penalty, which is negative
+            # here, by doubling its weight.
             steps = min(rates)
             tighter = steps // 2 if self.tightest == 0 else max(self.tightest, 2 * steps)
             return tighter if steps > self.tightest else None
@@ -205,6 +201,7 @@ class LevelGrid:
         gap = level - rates[low]
         if gap <= NEAR or low == self.loosest:
             return None
+        # No setting was too loose so far: go up by about twice the missing share.
         looser = [steps for steps in rates if steps > low]
         if not looser:
             return min(self.loosest, low + max(1, math.ceil(2 * gap * self.steps_per_unit)))
@@ -212,6 +209,8 @@ class LevelGrid:
         if high - low == 1:
             return None
         width, rise = high - low, rates[high] - rates[low]
+        # Linear interpolation towards just below the level; halving where the rate jumps. Never
+        # nearer than a tenth to either end, so that the interval shrinks at every try.
         share = 0.5 if rise > STEEP else (gap - NEAR / 2) / rise
         return low + min(width - 1, max(1, round(min(0.9, max(0.1, share)) * width)))
 
@@ -251,6 +250,7 @@ def best_setting(results: Sequence[tuple[Method, StudyRow]], level: float, k: in
     kept = [(method, row) for method, row in results if keeps(rate_of(row, k), level)]
     if not kept:
         return None
+    # Of equal NDCG, the one that uses more of the limit.
     return max(kept, key=lambda one: (one[1].metrics[f"ndcg@{k}"] or 0.0, rate_of(one[1], k)))[0]
 
 
@@ -260,9 +260,7 @@ def rate_of(row: StudyRow, k: int) -> float:
     return math.inf if rate is None else float(rate)
 
 
-# All methods, limits and seeds
-
-
+# ---- All methods, limits and seeds ---------------------------------------------------------------
 @dataclass(frozen=True)
 class SearchTask:
     """Methods that share what is trained, under one seed: every setting that is tried."""
@@ -285,6 +283,7 @@ class SearchTask:
             if row is not None:
                 return row
             task = Task(study, self.methods, self.seed)
+            # The ranker or policy is trained once for all settings of all re-rankers over it.
             if not part:
                 part.append(task.part(dataset))
             model, seconds = part[0]
@@ -314,6 +313,8 @@ def run_levels(
     """Make every result that is missing; `on_row` is called with each, those at hand included."""
     shares = dict.fromkeys(limit.share for limit in limits)
     bound = [method for method in methods if method.capabilities.levels is Levels.TRAINED]
+    # Models that are trained for one level are a training per level; all others are trained once
+    # and set to levels by a search.
     each_level = [method.limited_to(share) for method in bound for share in shares]
     tasks: list[Work[StudyRow]] = [*study.tasks(each_level, seeds, on_row)]
     others = [method for method in methods if method not in bound]

@@ -205,6 +205,7 @@ def _level_row(study: Study, one: MethodAtLimit, seeds: Sequence[int], k: int) -
             places = by_place(where.lists(setting, seed), study.dataset().sensitive, one.limit, k)
             results.append(replace(row, metrics={**places, **row.metrics}))
     rates = [rate_of(row, k) for row in results]
+    # A mean over the seeds that happened to keep the level would flatter the method.
     summary = summary_row(results) if len(results) == len(seeds) else None
     settings = [setting for setting in one.settings if setting is not None]
     return LevelRow(
@@ -277,6 +278,7 @@ def best_rivals(found: Sequence[Found], limit: str, k: int) -> list[Found]:
         if (mean := row.spread(f"ndcg@{k}").mean) is not None
     ]
     others = [rival for rival in rivals if not aims_at_level(rival[2][0].method)]
+    # Ties in NDCG go by name, so that the choice does not depend on the order of the methods.
     best = [max(some, key=lambda rival: rival[:2])[2] for some in (rivals, others) if some]
     return best if len(best) < 2 or best[0] is not best[1] else best[:1]
 
@@ -316,6 +318,8 @@ def _gain_lines(
     rivals = [
         pair for pair in pairs if pair[1].limit == limit and not pair[1].ours and pair[1].metrics
     ]
+    # A gain over rivals with fewer rankers may be that of the rankers; the row says whether some
+    # rival had them all.
     same_parts = any(parts <= parts_of(rival.method) for rival, _ in rivals)
     starts = [pair for pair in rivals if is_without_cpo(pair[0].method, ours[0].method, parts_of)]
     chosen = best_rivals(pairs, limit, k)
@@ -398,7 +402,7 @@ def limit_rows(
             yield limit_row(own, one.method.name, settings, seeds, bound)
 
 
-# ---- Who pays for a limit: users by activity and by taste, with it and without.
+# ---- Who pays for a limit: users by activity and by taste, with it and without -------------------
 
 ACTIVITY, TAIL = "activity", "taste for the tail"
 THIRDS = ("least", "middle", "most")
@@ -432,7 +436,7 @@ def unlimited(method: Method) -> Method | None:
             return method
         case Levels.TRAINED:
             return None
-    # a penalty has a weight for its level
+    # The level of a penalty is a weight: 0 is no limit.
     return replace(method, level=1.0 if method.capabilities.level_is_share else 0.0)
 
 
@@ -446,6 +450,7 @@ def payers(found: Sequence[MethodAtLimit], rows: Sequence[LevelRow], k: int) -> 
     for limit in dict.fromkeys(row.limit for row in rows):
         ours = [pair for pair in pairs if pair[1].limit == limit and pair[1].ours]
         chosen += [pair for pair in ours if pair[1].metrics]
+        # The last is the best that is no policy of ours.
         chosen += best_rivals(pairs, limit, k)[-1:]
     return [pair for pair in chosen if unlimited(pair[0].method) is not None]
 

@@ -175,6 +175,7 @@ def limit_summaries(
 ) -> list[LimitSummary]:
     """What was reached of each limit but that on G0, and how it was broken after the warm-up."""
     limits = {str(one): one.limit for one in bound}
+    # Excesses of further limits are notes of the steps, under "excess of LIMIT".
     noted = steps.filter(pl.col("notes").is_not_null()).sort("step", maintain_order=True)
     after: dict[tuple[str, str], list[float]] = {}  # excesses, by limit and method
     last: dict[tuple[str, str], dict[int, float]] = {}  # the excess at the last step, by seed
@@ -251,8 +252,10 @@ def _limit_row(
                 limit=str(limit),
                 asked=limit.share,
                 is_floor=limit.is_floor,
-                # of a limit on lists the excess is a share of lists
+                # For a limit on lists the excess is a share of lists, not of showings.
                 reached=limit.share + sign * last if limit.scope is Scope.ALL else None,
+                # A run that ends within the warm-up has no step that counts; then its last one
+                # does.
                 kept=not (broken if after else exceeds(last, 0.0)),
                 n_lists=0,
                 violations=broken,

@@ -62,12 +62,14 @@ REMEDY = "run the same command with --resume to continue"
 PRETRAINED = "pretrained"  # kind of file: what was learned in pretraining runs
 SEEDS_APART = 1000  # seeds of pretraining runs are so far from those of runs, and from each other
 RESPONSE = "response"  # the kind of file that a response model is kept in
-MEASURE = Method("stack")  # whoever serves users when their patience is calibrated,
-CALIBRATED_AFTER = 60  # for so many steps, one item each and without a limit
-STILL_THERE = 0.5  # of the users after them
+# Patience is calibrated so that half of the users are still there after 60 steps of one item each,
+# served by the ensemble of rankers without a limit.
+MEASURE = Method("stack")
+CALIBRATED_AFTER = 60
+STILL_THERE = 0.5
 
 
-# ---- The users: those of the log, or simulated ones.
+# ---- The users: those of the log, or simulated ones ----------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -128,6 +130,7 @@ class UserSource:
 
     def _calibrate(self, churn: ChurnConfig, steady: SimulationConfig) -> float:
         dataset = self.study.dataset()
+        # Default settings, so that the users are the same whatever settings a study compares.
         study = replace(self.study, settings={})
         model, _ = Task(study, (MEASURE,), 0).trained(dataset)
         server = model.online([], list_length=1)
@@ -138,6 +141,7 @@ class UserSource:
         while not run.finished:
             run.step()
             counts.append((run.likes_of_users(), run.showings_of_users()))
+        # Counts are cumulative; their differences are those of single steps.
         liked, shown = (torch.stack(part).diff(dim=0) for part in zip(*counts, strict=True))
         most = churn.drawn_patience(users.n_users).most
         return calibrated_like_adds(liked, shown, most, STILL_THERE)
@@ -182,7 +186,7 @@ class UserModelFit:
         yield TrainingRow("simulated users", time.perf_counter() - begin)
 
 
-# ---- The study.
+# ---- The study -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -236,7 +240,7 @@ class RunLimits:
 
     def main(self, alpha_prime: float, settings: LongRunSettings) -> StepLimit:
         """The limit on the popular group, or on that of the data."""
-        # what a warm-up beyond the last step lends would never be paid back
+        # What a warm-up beyond the last step lends would never be paid back.
         warm_up = min(settings.warm_up, settings.steps)
         return PopularityLimit(alpha_prime, warm_up, settings.labels, look_ahead=self.look_ahead)
 
@@ -275,6 +279,8 @@ class RunLimits:
         sizes = sizes * settings.most_showings
         shown = min(settings.steps * settings.list_length, int(sizes.sum()))
         sign = np.array([-1.0 if one.limit.is_floor else 1.0 for one in shares])
+        # Feasibility only, so the objective is 0. An unknown per kind of item: its share of what a
+        # user is shown in the whole run, at most as often as its items can be shown.
         found = linprog(
             np.zeros(len(sizes)),
             A_ub=sign[:, None] * kinds,
@@ -352,8 +358,9 @@ class LongStudy:
     def key(self, method: Method, seed: int) -> str:
         """The same for runs that cannot differ."""
         own: list[object] = [self.round_length, self.retrains(method)]
+        # Recommenders know no rounds: their runs do not depend on how long a round is.
         if method.base in RECOMMENDERS and not self.retrains(method):
-            own = []  # they know no rounds
+            own = []
         if method.capabilities.limits or self.limits:  # whose excess is recorded for all methods
             own.append(self.limits.fingerprint(*self._limited()))
         model = self.study.build(method, seed)
@@ -393,6 +400,7 @@ class LongStudy:
         """
         in_order = sorted(methods, key=lambda one: longest_first(one.method))
         tasks = [self.task(one, seed) for one in in_order for seed in seeds]
+        # Before anything is trained: a folder with an unfinished run is refused at once.
         missing = [task for task in tasks if not task.is_finished()]
         unfinished = [task.record() for task in missing if task.record().has_started()]
         if unfinished and not resume:
@@ -403,6 +411,7 @@ class LongStudy:
         for task in tasks:
             if task not in missing:
                 on_run(task.record().stored_progress())
+        # In waves: models of the second are made of those of the first.
         for trainings in self._trainings(missing):
             for model in engine.each(trainings, remedy=REMEDY, meanwhile=meanwhile):
                 on_model(model)
@@ -522,6 +531,7 @@ class LongTask:
     def rows(self) -> Iterator[RunProgress]:
         """How far it is at every writing; at the last step with the remarks of all steps."""
         record, settings = self.record(), self.long_study.settings
+        # A worker that was killed may have left drafts of files behind.
         record.sweep()
         run, remarks = self._begin()
         if not record.restore(run):
@@ -535,6 +545,8 @@ class LongTask:
                 break
             if record.step % EVERY == 0:
                 record.look(run.exposure)
+            # Between two updates the method holds steps that it has not learned from, which a
+            # checkpoint does not have.
             waiting = record.step % settings.update_every != 0  # to be learned from
             if record.keep(None if waiting else run.tensors):
                 yield record.progress()
@@ -576,10 +588,12 @@ class LongTask:
         )
         users = long_study.user_source().users(simulation, server.queue_length, seed)
         fixed = dataset.sensitive if study.data.group_column is not None else None
+        # A copy, as the exposure keeps and compares the group that it is given.
         grouping = None if fixed is None else lambda _: fixed.copy()
         exposure = Exposure(dataset.split.train.item_counts(), grouping, settings.lag)
         activity = by_activity(torch.from_numpy(dataset.split.train.user_counts()))
         practice = practice_users(users.n_users)
+        # Users for practice alone; the run that counts leaves them out of its figures.
         if pretraining:
             served = practice.nonzero().squeeze(1)
             return LongRun(server, users, exposure, settings, further, served=served)
@@ -608,6 +622,7 @@ class LongTask:
         except ModelError:
             pass  # not learned yet
         for number in range(1, learner.pretraining_runs + 1):
+            # Other users' answers and other noise than in the run that counts.
             run = self._run(model, self.seed + SEEDS_APART * number, simulation, pretraining=True)
             own = learner_of(run.recommender)
             assert own is not None

@@ -71,6 +71,8 @@ def propose(
     if not is_named(source) and Path(source).exists():
         table = _table(str(first_file(source)), reading)
         found = _found(table, reading)
+        # A log without a column that is called like a time may have one under another name; without
+        # times the split would be by rows.
         if found.get("timestamp") is None and (time := _only_time(table, found)) is not None:
             found["timestamp"], reading = time, {**reading, "time": time}
     others = [] if table is None else [c for c in table.frame.columns if c not in found.values()]
@@ -88,7 +90,7 @@ def propose(
         }
     counts = split(log).train.item_counts()
     of_log = float(counts[popular_group(counts)].sum() / counts.sum())
-    # halfway from what the log has to what the items are of the catalogue
+    # Halfway from what the log has to the share that these items are of the catalogue.
     share = max(STEP, _down((of_log + POPULAR_SHARE) / 2))
     return ConfigProposal(
         rows=len(log),
@@ -169,10 +171,12 @@ def _floors(described: Mapping[str, NDArray[Any]], log: Interactions) -> Iterato
             continue
         shares = {v: counts[attribute_group(cells, [v])].sum() / counts.sum() for v in values}
         smallest = sorted(values, key=lambda value: (shares[value], value))
+        # At most a third of the values, so that a floor is for few.
         named = tuple(smallest[: min(MOST_NAMED, max(1, len(values) // 3))])
         of_log = float(counts[attribute_group(cells, named)].sum() / counts.sum())
         floor = Limit(
             GroupOf(column, named),
+            # Half of the share, rounded down to whole percent.
             math.floor(50 * of_log) / 100,
             is_floor=True,
             weighing=Weighing.LOG,
@@ -192,7 +196,7 @@ def _down(share: float) -> float:
     return round(math.floor(share / STEP + 1e-9) * STEP, 2)
 
 
-# ---- The proposal as the text of a fairhorizon.toml.
+# ---- The proposal as the text of a fairhorizon.toml ----------------------------------------------
 
 ROLES = {"user": "user", "session": "session", "item": "item", "rating": "rating"}
 ROLES |= {"timestamp": "time", "weight": "weight"}

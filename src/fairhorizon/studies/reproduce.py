@@ -202,7 +202,7 @@ class PaperStudy:
         )
         return LongStudy(study, settings, round_length=max(1, steps // 4))
 
-    # ---- what is run
+    # ---- What is run
     @property
     def policies(self) -> list[tuple[str, Method]]:
         """Each policy by its name in the paper: at the paper's alpha', then at its rates."""
@@ -264,7 +264,7 @@ class PaperStudy:
         six = self._six_items(engine, on_line) if PaperPart.INTRODUCTION in parts else ()
         if {*parts} == {PaperPart.INTRODUCTION}:
             return Reproduced(self.data.source, self.seeds, self.quick, six_items=six)
-        # it is timed on one core, so nothing else may run meanwhile
+        # It is timed on one core, so nothing else may run meanwhile.
         times = self._efficiency(on_line) if PaperPart.EFFICIENCY in parts else ()
         self._train(bool(shows_lists), shows_runs, engine, on_line)
         table: tuple[TableRow, ...] = ()
@@ -297,7 +297,7 @@ class PaperStudy:
                 file = study.model_file(method, seed)
                 if not file.exists():
                     wanted.setdefault(file, Task(study, (method.trained,), seed))
-        # FCPO first: what is slow must not start last
+        # FCPO first: what is slow must not start last.
         tasks = sorted(wanted.values(), key=lambda task: task.methods[0].base != "fcpo")
         total = len(tasks)
         rows: Iterator[TrainingRow] = engine.each([ModelTask(task) for task in tasks])
@@ -407,6 +407,7 @@ class SixItemsTask:
         name = f"six-items-{self.world.alpha_prime:g}-seed{self.seed}-r{self.learning.rounds}"
         file = self.folder / "rows" / f"{name}.json"
         identity = {"world": asdict(self.world), "learning": asdict(self.learning)}
+        # Through JSON, as the file was: tuples become lists.
         stated = json.loads(json.dumps(identity))
         content = _content(file)
         if content is not None and content["identity"] == stated:

@@ -130,6 +130,7 @@ class LimitRow:
     def from_seeds(cls, method: str, seeds: Sequence[int], found: Sequence[LimitOutcome]) -> Self:
         """found: of one limit, by seed."""
         first = found[0]
+        # Lists of different seeds may have different lengths.
         places = [k for k in first.at if all(k in one.at for one in found)]
         return cls(
             method=method,
@@ -180,6 +181,7 @@ def typical_user(lists: NDArray[np.int64], members: NDArray[np.bool_]) -> int:
     inside = filled & members[lists]
     lengths = filled.sum(axis=1)
     away = np.abs(inside.sum(axis=1) / np.maximum(lengths, 1) - inside.sum() / max(1, filled.sum()))
+    # Only full lists are candidates; `argmin` takes the first of equally typical users.
     away[lengths < lengths.max()] = np.inf
     return int(away.argmin())
 

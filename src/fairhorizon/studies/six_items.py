@@ -66,6 +66,8 @@ class SixItems:
     @cached_property
     def following(self) -> list[NDArray[np.int64]]:
         """For each step, (states, items) the state after the item is shown."""
+        # A state as one number: its counts are digits of a base that no count reaches, so that the
+        # state after a showing can be looked up.
         digits = (self.steps + 2) ** np.arange(len(self.names))
         tables = []
         for now, then in zip(self.states, self.states[1:], strict=False):
@@ -93,6 +95,7 @@ class SixItems:
 
 def _compositions(total: int, parts: int) -> NDArray[np.int64]:
     """(n, parts) all ways to write a total as so many numbers from 0 on."""
+    # Stars and bars: parts - 1 bars among total + parts - 1 places; the gaps are the numbers.
     bars = np.array(list(combinations(range(total + parts - 1), parts - 1)), dtype=np.int64)
     walls = [np.full((len(bars), 1), -1), bars, np.full((len(bars), 1), total + parts - 1)]
     return np.diff(np.hstack(walls), axis=1) - 1
@@ -124,6 +127,7 @@ def measured(world: SixItems, name: str, policy: Policy, *, seed: int | None = N
         shown = chances[:, None] * choice  # (states, items)
         by_item += shown.sum(0)
         popular.append(shown[labels].sum())
+        # Several states may lead to the same one; their chances add up.
         chances = np.bincount(following.ravel(), shown.ravel()).astype(np.float64)
     return SixItemsRow(
         name,
@@ -140,6 +144,7 @@ def measured(world: SixItems, name: str, policy: Policy, *, seed: int | None = N
 def mixed(world: SixItems, name: str, below: Policy, above: Policy) -> SixItemsRow:
     """One of two policies for a whole run, the second as often as the limit allows."""
     low, high = measured(world, name, below), measured(world, name, above)
+    # Expectations of a mixture of whole runs are linear in its weight.
     room, more = world.alpha_prime - low.popular, high.popular - low.popular
     weight = min(1.0, room / more) if more > 0 else 0.0
 
@@ -210,6 +215,8 @@ def within_limit(
     world: SixItems, name: str, family: Callable[[SixItems, float], Policy]
 ) -> SixItemsRow:
     """Of a family of policies by price, the mixture of two whose popular share is the limit."""
+    # The share of popular items falls with the price; at the upper end none is shown. Where the
+    # share jumps over the limit, the two policies beside the jump are mixed.
     low, high = 0.0, 1.0 + max(world.clicks)
     for _ in range(HALVINGS):
         price = (low + high) / 2
@@ -233,7 +240,7 @@ class Learning:
     rounds: int = 150
     trajectories: int = 400  # of a round
     hidden: tuple[int, int] = (32, 32)
-    # what showing A is good for comes only steps later: advantages are whole returns
+    # What showing A is good for comes only steps later: advantages are whole returns.
     gae_lambda: float = 1.0
     delta: float = 0.01  # largest KL divergence of an update
     damping: float = 0.01
@@ -300,7 +307,7 @@ def train_fcpo(world: SixItems, seed: int, learning: Learning | None = None) -> 
             advantages.append((found - found.mean(0)).flatten())
             fits.append((critic, targets))
         surrogate = _surrogate(actor, features, actions, torch.stack(advantages), len(index))
-        # the cost is that of a sample, and the limit is on its expectation
+        # The cost is that of a sample, and the limit is on its expectation.
         costs = signals[1].sum(1)
         gap = costs.mean() + learning.safety * costs.std() / len(costs) ** 0.5 - world.limit
         fisher = surrogate.sample(512, sample)
@@ -333,6 +340,7 @@ def _trajectories(
     for step in range(world.steps):
         features.append(features_of(world, step, states))
         chances = actor(features[-1]).double().softmax(1).numpy()
+        # A draw per row by inversion: the number of cumulative chances below a uniform number.
         items = (chances.cumsum(1) < draws.random((n, 1))).sum(1).clip(max=chances.shape[1] - 1)
         actions.append(items)
         clicks.append(draws.random(n) < world.click_chances[items])
@@ -369,6 +377,7 @@ def _surrogate(
         chances = present[some].exp()
 
         def product(tangent: Tensor) -> Tensor:
+            # (diag P - P P') v, the Fisher matrix of a softmax in its logits.
             centred = tangent - (chances * tangent).sum(1, keepdim=True)
             pulled: Tensor = chances * centred / len(some)
             return pulled

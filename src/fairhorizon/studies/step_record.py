@@ -25,9 +25,10 @@ from fairhorizon.studies.long_results import CountsOverTime, RunProgress
 Row = dict[str, Any]
 
 KIND = "long-run"
-EVERY = 10  # steps between two writes,
-LONGEST = 10.0  # or this many seconds, if steps are slow
-# what reading a file of arrays raises that is not there or damaged
+# Files are written every so many steps, or seconds where steps are slow.
+EVERY = 10
+LONGEST = 10.0
+# What reading a file of arrays raises that is not there or damaged.
 UNREADABLE = (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib.error)
 
 # One for all methods, so that the files of a folder can be read as one frame.
@@ -152,8 +153,10 @@ class StepRecord:
             return None
         step = int(description["step"])
         frame = self.frame()
+        # Rows are written before the checkpoint, so fewer rows mean that a file was lost.
         if counts is None or len(frame) < step:
             return None
+        # Rows after the checkpoint are dropped: the run takes these steps again.
         self._rows = frame[:step].to_dicts()
         past = zip(counts.steps.tolist(), counts.counts, counts.sensitive, strict=True)
         self._counts = [moment for moment in past if moment[0] <= step]
@@ -168,6 +171,7 @@ class StepRecord:
         """Record the next step: the columns of the schema, and notes under any other name."""
         cells = {name: _cell(value) for name, value in row.items() if name in SCHEMA}
         notes = {name: _cell(value) for name, value in row.items() if name not in SCHEMA}
+        # The price of the main limit has a column; those of further limits are notes.
         cells["price"] = notes.pop(f"price of {PopularityLimit.called}", None)
         cells["notes"] = json.dumps(notes) if notes else None
         self._rows.append(dict.fromkeys(SCHEMA) | cells | self.identity)
@@ -200,6 +204,7 @@ class StepRecord:
 
     def _write(self) -> None:
         steps, counts, sensitive = (np.array(column) for column in zip(*self._counts, strict=True))
+        # int32 halves the largest file of a run.
         moments = {"steps": steps, "counts": counts.astype(np.int32), "sensitive": sensitive}
         arrays = moments | self._of_users
         write_atomically(self.counts_file, lambda draft: _save_arrays(draft, arrays))

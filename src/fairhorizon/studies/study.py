@@ -145,6 +145,7 @@ class Study:
         """A result that is there already, and whole."""
         file = self.row_file(method, seed)
         try:
+            # Both files have to be whole; a memory map reads no more than the header.
             np.load(file.with_suffix(".npy"), mmap_mode="r")
             return StudyRow.from_json(json.loads(file.read_text(encoding="utf-8")))
         except (FileNotFoundError, EOFError, ValueError):
@@ -229,7 +230,8 @@ class Task:
         try:
             return load_method(file), json.loads(card.read_text(encoding="utf-8"))["seconds"]
         except (ModelError, FileNotFoundError, ValueError):
-            pass  # not trained yet
+            # Not trained yet, or by a process that was killed.
+            pass
         model = self.study.build(self.methods[0].trained, self.seed)
         begin = time.perf_counter()
         try:
@@ -243,6 +245,7 @@ class Task:
         seconds = time.perf_counter() - begin
         model.save(file)
         write_json(card, {"seconds": seconds, **model.description()})
+        # Read back, so that a result never depends on whether the model was trained or loaded.
         return load_method(file), seconds
 
     def _prerequisites(self, model: Recommender, dataset: Dataset) -> Fitted:
@@ -252,6 +255,7 @@ class Task:
         """
         fitted = {}
         for need in model.prerequisites(dataset.split):
+            # With settings of its own the ranker is another one than the method would fit.
             if need.method in self.study.settings:
                 continue
             early = need.part is LogPart.EARLIER
@@ -287,6 +291,7 @@ class Task:
             keeps_limit=model.keeps_limit_,
         )
         file = study.row_file(method, self.seed)
+        # The row comes last: it says that the result is finished.
         write_atomically(file.with_suffix(".npy"), lambda draft: save_lists(draft, result.lists))
         write_json(file, row.to_json())
         return row

@@ -158,6 +158,7 @@ class Tuning:
         if not good:
             why = trials[-1].error if trials else "there was none"
             raise ConfigError(f"{self.folder}: no trial of {len(trials)} succeeded: {why}")
+        # `max` keeps the first of equal values.
         return max(good, key=lambda trial: trial.value or -math.inf)
 
     def run(self, trials: int, engine: TaskEngine = HERE, batch: int = 1) -> Iterator[Trial]:
@@ -168,6 +169,8 @@ class Tuning:
         trial ends first. A search that was stopped continues as if it had not been.
         """
         while (known := len(self.study.trials)) < trials:
+            # A batch that was interrupted is asked for again from its first trial, so that all its
+            # proposals come out as before; those that are done are skipped.
             first = known - known % batch
             asking, proposals = self._ask(range(first, min(first + batch, trials)))
             tasks = [
@@ -186,6 +189,8 @@ class Tuning:
             asking.enqueue_trial(defaults(self.objective.model({}), self.space))
         proposals = []
         for number in numbers:
+            # A sampler per trial, seeded by its number: a search that goes on proposes what it
+            # would have.
             state = np.random.SeedSequence([self.objective.seed, number]).generate_state(1)
             asking.sampler = self.optuna.samplers.TPESampler(seed=int(state[0]))
             proposals.append(asking.ask(self.space))
