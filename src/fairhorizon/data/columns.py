@@ -52,7 +52,7 @@ def has_value(column: Column) -> NDArray[np.bool_]:
         return (column.is_not_null() & (column != "")).fill_null(value=False).to_numpy()
     if column.dtype.kind == "O":
         return np.array([not is_missing(cell) for cell in column.tolist()], dtype=np.bool_)
-    # NaN and NaT are not equal to themselves
+    # NaN and NaT are not equal to themselves.
     return np.asarray(column != "" if column.dtype.kind == "U" else column == column)
 
 
@@ -64,7 +64,7 @@ def as_column(values: ArrayLike | pl.Series) -> Column:
         return values if values.dtype == pl.String else values.to_numpy()
     array = np.asarray(values)
     if array.dtype.kind == "U" and not isinstance(values, np.ndarray):
-        # numpy would make text of the integer in [1, "a"]
+        # numpy would make text of the integer in [1, "a"].
         array = np.asarray(values, dtype=object)
     return array
 
@@ -91,7 +91,7 @@ def encoded(
 
 def codes_among(ids: pl.Series, known: pl.Series) -> NDArray[np.int64]:
     """(n,) the position of each id among known ones, which are sorted and of the same type."""
-    # an Enum looks up text by hash: much faster than a search among a million sorted texts
+    # An Enum looks up text by hash: much faster than a search among a million sorted texts.
     if known.dtype == pl.String:
         found = ids.cast(pl.Enum(known)).to_physical().to_numpy()
     else:
@@ -104,6 +104,7 @@ def known_codes(
 ) -> NDArray[np.int64]:
     """(n,) the position of each row's id among `ids`, -1 if unknown; 7 and "7" are the same id."""
     distinct, positions = encode(values, column, origin)
+    # Only distinct ids are looked up in Python; the rows follow by their positions.
     code_of = {str(known): code for code, known in enumerate(ids.tolist())}
     codes = [code_of.get(str(one), -1) for one in distinct.tolist()]
     return np.array(codes, dtype=np.int64)[positions]
@@ -121,7 +122,7 @@ def _integers_or_text(values: Column, column: str, origin: Origin) -> pl.Series:
         if values.dtype.kind in "iu" and np.all(values <= np.iinfo(np.int64).max):
             return pl.Series(values.astype(np.int64, copy=False))
     text = to_text(values, column, origin)
-    # the first cell mostly tells that ids are text, which saves the cast of a whole column
+    # The first cell mostly tells that ids are text, which saves the cast of a whole column.
     numbers = None if _integers(text[:1]) is None else _integers(text)
     return text if numbers is None else numbers
 
@@ -136,7 +137,7 @@ def _integers(text: pl.Series) -> pl.Series | None:
 def _whole(values: NDArray[Any], column: str, origin: Origin) -> NDArray[Any]:
     """Float ids as integers, which frames with missing cells turn into floats; else as text."""
     _refuse_non_finite(values, column, origin)
-    # from 2**53 on floats skip integers, so that two ids might have become one
+    # From 2**53 on floats skip integers, so that two ids might have become one.
     if np.all(values == np.round(values)) and np.all(np.abs(values) < 2**53):
         return values.astype(np.int64)
     return np.array([str(value) for value in values.tolist()], dtype=object)
@@ -177,6 +178,8 @@ def to_ratings(values: Column, column: str, origin: Origin) -> NDArray[np.float6
         text = values.str.strip_chars()
         empty = text.is_null() | text.str.to_lowercase().is_in(["", "nan"])
         missing = empty.to_numpy()
+        # Missing cells become 0 for the conversion, whose errors are about other cells, and NaN
+        # after it.
         filled: Column = values.zip_with(~empty, pl.Series(["0"]))
     elif values.dtype.kind == "f":
         missing = np.isnan(values)
@@ -225,6 +228,7 @@ def finite_numbers(values: Column, column: str, origin: Origin, remedy: str) -> 
     if not isinstance(values, pl.Series) and not all(type(v) is str for v in values.tolist()):
         return each_number(values.tolist(), number_of, column, origin, remedy)
     text = to_text(values, column, origin).str.strip_chars()
+    # Whole numbers stay integers: times in nanoseconds would lose digits as floats.
     whole = text.cast(pl.Int64, strict=False)
     if whole.null_count() == 0:
         return whole.to_numpy()
@@ -283,9 +287,7 @@ def _refuse_non_finite(values: NDArray[Any], column: str, origin: Origin) -> Non
         origin.fail(f"{column} {fault}", row, MISSING)
 
 
-# Times: seconds as numbers, dates of any library, or ISO text.
-
-
+# ---- Times: seconds as numbers, dates of any library, or ISO text --------------------------------
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 AS_NUMBER = "seconds as a number, or an ISO date such as 2024-05-31 or 2024-05-31T12:00:00Z"
 # ISO text that is converted a whole column at once: dates, and moments in UTC, of years whose
@@ -299,6 +301,8 @@ def to_times(values: Column, column: str, origin: Origin) -> NDArray[Any]:
     """(n,) int64 if all times are whole numbers, else float64; dates as seconds since 1970 UTC."""
     if isinstance(values, pl.Series):
         cells = to_text(values, column, origin)
+        # The first cell decides whether the column holds dates or numbers, as a date that is only
+        # digits would read as either.
         first = cells[0].strip()
         if number_of(first) is None and _seconds(first) is not None:
             return _of_texts(cells, column, origin)
@@ -318,7 +322,7 @@ def to_times(values: Column, column: str, origin: Origin) -> NDArray[Any]:
 
 def _of_texts(cells: pl.Series, column: str, origin: Origin) -> NDArray[np.float64]:
     """(n,) seconds since 1970 of ISO texts."""
-    # date, clock and fraction apart: polars would parse the whole text in one of these forms only
+    # Date, clock and fraction apart: polars would parse the whole text in one of these forms only.
     clock = cells.str.slice(11, 8)
     clock = clock.zip_with(clock != "", pl.Series(["00:00:00"]))
     moments = (cells.str.slice(0, 10) + "T" + clock).str.to_datetime(
@@ -327,6 +331,7 @@ def _of_texts(cells: pl.Series, column: str, origin: Origin) -> NDArray[np.float
     fraction = cells.str.extract(r"\.(\d+)").fill_null("").str.pad_end(6, "0")
     micros = moments.to_physical() + fraction.cast(pl.Int64, strict=False)
     seconds = micros.cast(pl.Float64).to_numpy() / 1e6  # NaN where it failed
+    # Other ISO forms and time zones, and what is wrong: cell by cell.
     odd = np.flatnonzero(np.isnan(seconds) | ~cells.str.contains(REGULAR).to_numpy())
     for row, cell in zip(odd.tolist(), cells.gather(odd).to_list(), strict=True):
         found = _seconds(cell)

@@ -47,6 +47,7 @@ def shop(customers: int = 200, products: int = 120, lines: int = 30, *, seed: in
     wanted, exposure = taste_market(customers, products, rng)
     customer = np.repeat(np.arange(customers), rng.poisson(lines, customers).clip(min=5))
     by_chance = rng.random(len(customer)) < CHANCE
+    # Squared, so that likes show clearly in few rows.
     taste = np.where(by_chance[:, None], 1.0, wanted[customer] ** 2)
     product = drawn(taste * exposure, rng)
     likes = np.where(by_chance, 0.0, wanted[customer, product])
@@ -91,6 +92,7 @@ def checkins(
     centres = np.array([area_centre(*city, area_km) for city in CITIES])
     city = rng.permutation(np.arange(venues) % len(CITIES))  # every city has some
     home = rng.integers(0, len(CITIES), users)
+    # The square root spreads venues evenly over the disc.
     away = 0.4 * area_km * np.sqrt(rng.random(venues))  # km from the centre: within its area
     angle = 2 * np.pi * rng.random(venues)
     degrees = 360 / 40_030.0  # of latitude, per km
@@ -140,10 +142,10 @@ def sessions(n: int = 400, articles: int = 90, views: int = 8, *, seed: int = 0)
     seen = np.zeros((n, articles), dtype=np.bool_)
     article = np.empty(len(session), dtype=np.int64)
     place = np.arange(len(session)) - np.searchsorted(session, session)
-    # one view of every session at a time, so that none draws an article twice
+    # One view of every session at a time, so that none draws an article twice.
     for step in range(int(place.max()) + 1):
         rows = np.flatnonzero(place == step)
-        # a tiny weight for other articles: those of the topic may be used up
+        # A tiny weight for other articles: those of the topic may be used up.
         free = np.maximum(weights[rows] * ~seen[session[rows]], 1e-12 * ~seen[session[rows]])
         article[rows] = drawn(free, rng)
         seen[session[rows], article[rows]] = True
@@ -178,6 +180,7 @@ def taste_market(
 
 def drawn(weights: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.int64]:
     """(n,) one column for every row of weights (n, m), with probability by weight."""
+    # By inversion: the number of cumulative weights below a uniform point.
     cumulative = weights.cumsum(axis=1)
     points = rng.random(len(weights)) * cumulative[:, -1]
     return np.asarray((cumulative < points[:, None]).sum(axis=1), dtype=np.int64)

@@ -91,6 +91,7 @@ def joined(parts: Sequence[Rows]) -> Rows:
 
 def _renumbered(parts: Sequence[tuple[pl.Series, Codes]]) -> tuple[pl.Series, Codes]:
     """All ids, and all codes by them. Integer ids become text where some part has text."""
+    # A part without ids has no type of ids either.
     parts = [part for part in parts if len(part[0])]
     whole = all(ids.dtype == pl.Int64 for ids, _ in parts)
     every = [ids if whole else ids.cast(pl.String) for ids, _ in parts]
@@ -119,6 +120,7 @@ def refuse_incomplete(
     if complete.all():
         return
     row, incomplete = int(complete.argmin()), int((~complete).sum())
+    # The message names the first column that is missing in the first incomplete row.
     role = next(one for one in NEEDED if one in columns and not has_value(columns[one])[row])
     cells = counted(incomplete, "row has an empty cell", "rows have an empty cell")
     origin.fail(
@@ -159,7 +161,7 @@ def warn_of_rows_left_out(left_out: int, rows: int, origin: Origin) -> None:
 
 
 Repeats = Literal["first", "last"]
-# as the name of a weight, unless a column has this name: every row weighs 1, and repeats add up
+# As the name of a weight, unless a column has this name: every row weighs 1, and repeats add up.
 ROWS = "rows"
 
 
@@ -233,6 +235,7 @@ def log_of_rows(
         ratings = None if np.isnan(ratings).all() else ratings
     if weights is not None:
         refuse_zeros(weights, labels.get("weight", "weight"), origin)
+    # 64 bits, as stored codes may be shorter and their product would overflow.
     pairs = rows.users * np.int64(len(rows.item_ids)) + rows.items
     keep = _kept_rows(pairs, times, repeats)
     timestamps = None if times is None else times[keep]
@@ -273,6 +276,7 @@ def _last_times(
     """(n,) for each kept row the latest time of its user and item, repeats included."""
     if times is None:
         return None
+    # All rows of a pair, kept or merged.
     distinct, rows = np.unique(pairs, return_inverse=True)
     latest = np.full(len(distinct), times.min())
     np.maximum.at(latest, rows, times)
@@ -296,7 +300,7 @@ def as_frame(source: Any) -> Any:
 
 
 def _is_pandas(frame: Any) -> bool:
-    # without importing pandas, which need not be installed
+    # Without importing pandas, which need not be installed.
     return type(frame).__module__.split(".")[0] == "pandas"
 
 
@@ -420,20 +424,19 @@ def _kept_rows(
     if repeats not in ("first", "last"):
         raise ConfigError(f"repeats must be 'first' or 'last', not {repeats!r}")
     order = np.arange(len(pairs)) if times is None else np.argsort(times, kind="stable")
-    # most logs have no repeats, and a sort is faster than the `unique` below
+    # Most logs have no repeats, and a sort is faster than the `unique` below.
     distinct = np.sort(pairs)
     if np.all(distinct[1:] != distinct[:-1]):
         return order
     if repeats == "last":
         order = order[::-1]
+    # `unique` finds the first place of each pair; for the last rows it looks from the back.
     _, first = np.unique(pairs[order], return_index=True)
     kept = order[np.sort(first)]
     return kept[::-1] if repeats == "last" else kept
 
 
-# Warnings about a log that was just read.
-
-
+# ---- Warnings about a log that was just read -----------------------------------------------------
 STACK = 4  # frames between a warning here and the caller of `load`
 
 
@@ -457,7 +460,7 @@ def check_log(log: Interactions, rows: int, labels: Mapping[str, str], origin: O
             stacklevel=STACK,
         )
     merged = rows - len(log)
-    # with a weight repeats add up, and nothing is lost
+    # With a weight repeats add up, and nothing is lost.
     if merged and "weight" not in labels:
         warnings.warn(
             f"{origin.file or 'the frame'}: {counted(merged, 'row repeats', 'rows repeat')} the "

@@ -97,7 +97,7 @@ class Interactions:
     parts: PartsRead | None = None  # of a log in a folder
 
     def __post_init__(self) -> None:
-        # logs share their arrays: what is written into one would change the others
+        # Logs share their arrays: what is written into one would change the others.
         for entry in fields(self):
             value = getattr(self, entry.name)
             if isinstance(value, np.ndarray):
@@ -136,6 +136,7 @@ class Interactions:
         chosen = np.asarray(rows)
         chosen = np.flatnonzero(chosen) if chosen.dtype == np.bool_ else chosen.astype(np.int64)
         if self.timestamps is not None:
+            # Stable: rows of one time keep the order in which they were asked for.
             chosen = chosen[np.argsort(self.timestamps[chosen], kind="stable")]
         return replace(
             self,
@@ -159,7 +160,7 @@ class Interactions:
         if not len(pairs):
             return self.weights
         rows = order[place]
-        # after a split, some repeat a row of another part
+        # After a split, some repeat a row of another part.
         known = pairs[rows] == repeats
         totals = self.weights.copy()
         np.add.at(totals, rows[known], again.weights[known])
@@ -175,16 +176,17 @@ class Interactions:
     def fingerprint(self) -> str:
         """16 hexadecimal digits that tell two logs apart, by everything but their names."""
         digest = hashlib.sha256()
-        # the separators keep ids "ab", "c" apart from "a", "bc"
+        # The separators keep ids "ab", "c" apart from "a", "bc".
         for ids in (self.user_ids, self.item_ids):
             digest.update("\x1f".join(map(str, ids.tolist())).encode("utf-8", "surrogatepass"))
             digest.update(b"\x1e")
+        # A fixed byte order and width, so that all machines agree.
         for values in (self.users, self.items):
             digest.update(np.ascontiguousarray(values, "<i8").data)
         for optional in (self.ratings, self.timestamps):
             digest.update(b"-" if optional is None else np.ascontiguousarray(optional, "<f8").data)
         totals = self.total_weights()
-        # nothing is added without weights, so that a log has the fingerprint of older versions
+        # Without weights nothing is added, so that such a log keeps its fingerprint.
         if totals is not None:
             digest.update(np.ascontiguousarray(totals, "<f8").data)
         return digest.hexdigest()[:16]
@@ -196,9 +198,7 @@ def _read_only(values: NDArray[Any]) -> NDArray[Any]:
     return view
 
 
-# Rows that repeat a user and an item: bought, visited or seen again.
-
-
+# ---- Rows that repeat a user and an item: bought, visited or seen again --------------------------
 Codes = NDArray[np.int64]
 
 
@@ -243,9 +243,9 @@ def all_rows(log: Interactions) -> AllRows:
         return AllRows(log.users, log.items, own, log.weights, log.timestamps)
     by_user = np.argsort(log.users, kind="stable")  # the rows of user u from starts[u] on
     starts = np.searchsorted(log.users[by_user], again.users)
-    # with repeats="last" a repeat may stand before all rows that were kept of its user
+    # With repeats="last" a repeat may stand before all rows that were kept of its user.
     before = again.after == 0
-    # halves put a repeat between two rows of the log
+    # Halves put a repeat between two rows of the log.
     place = by_user[starts + np.maximum(0, again.after - 1)] + np.where(before, -0.5, 0.5)
     order = np.argsort(np.append(own, place), kind="stable")
     pairs = log.users * log.n_items + log.items
@@ -267,6 +267,7 @@ def all_rows(log: Interactions) -> AllRows:
 def _running_by_user(users: Codes, counted: NDArray[np.bool_]) -> Codes:
     """(n,) how many of the same user's rows are counted, up to and including each row."""
     by_user = np.argsort(users, kind="stable")
+    # A running count over all users, less what it was before the user's first row.
     total = np.cumsum(counted[by_user])
     first = np.searchsorted(users[by_user], users[by_user])  # of the same user
     before: Codes = total[first] - counted[by_user][first]

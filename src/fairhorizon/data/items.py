@@ -113,6 +113,7 @@ def merged_tables(first: ItemTable | None, second: ItemTable | None) -> ItemTabl
     columns = {}
     for name in dict.fromkeys((*first.columns, *second.columns)):
         cells = np.full(len(ids), "", dtype=object)
+        # The first table comes last, so that its cells win.
         for table in (second, first):
             if name in table.columns:
                 own = table.attribute(name, list(ids), complete=False)
@@ -137,7 +138,7 @@ def per_item(column: Column, items: NDArray[np.int64], n_items: int) -> Cells:
     """(n_items,) the value of each item in its first row that has one, as text; "" if none has."""
     rows = np.flatnonzero(has_value(column))
     first = np.full(n_items, -1)
-    # numpy keeps the last of several assignments, so that from the back it is the first row
+    # numpy keeps the last of several assignments, so that from the back it is the first row.
     first[items[rows[::-1]]] = rows[::-1]
     known = np.flatnonzero(first >= 0)
     cells = np.full(n_items, "", dtype=object)
@@ -149,6 +150,7 @@ def _cells(column: Column, rows: NDArray[np.int64]) -> Iterable[Any]:
     """The values of some rows; integers as in `attribute_cells`."""
     if isinstance(column, pl.Series):
         return column.gather(rows).to_list()
+    # A column of integers with missing cells was read as floats: 7 and not "7.0".
     if column.dtype.kind == "f" and np.isnan(column).any() and not np.nansum(column % 1):
         return column[rows].astype(np.int64)
     return column[rows]

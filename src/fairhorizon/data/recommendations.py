@@ -121,7 +121,7 @@ def read_recommendations(
         column = as_column(table.frame[found["rank"]])
         ranks = to_numbers(column, found["rank"], table.origin)
         lists = encode(as_column(table.frame[str(found["user"])]), "user", table.origin)[1]
-        # of all rows of known users: a rank is not skipped because its item is unknown
+        # Of all rows of known users: a rank is not skipped because its item is unknown.
         oddities = _odd_ranks(oddities, lists, ranks, np.isin(lists, lists[rows]))
         ranks = ranks[rows]
     if found["timestamp"] is not None:
@@ -129,13 +129,14 @@ def read_recommendations(
         times = to_times(column, found["timestamp"], table.origin)[rows]
     kept = _first_of_each(users, items, *(key for key in (ranks, times) if key is not None))
     oddities = replace(oddities, duplicates=len(rows) - len(kept))
+    # In a log by time equal rows are showings of their own, and stay.
     if ranks is not None or times is None:
         rows, users, items = rows[kept], users[kept], items[kept]
         ranks = None if ranks is None else ranks[kept]
         times = None if times is None else times[kept]
     order, keys = _order(users, ranks, times)
     is_log = order.startswith("time")
-    # a page that is shown again need not show all its places
+    # A page that is shown again need not show all its places.
     if is_log:
         oddities = replace(oddities, skipped_ranks=0, gapped_lists=0)
     remedy = "drop one of the rows"
@@ -148,6 +149,7 @@ def read_recommendations(
         user, item = log.user_ids[users[again]], log.item_ids[items[again]]
         fault = f"item {item} is in the list of user {user} twice"
         table.origin.fail(fault, int(rows[again]), remedy)
+    # `lexsort` sorts by its last key first: users, then the keys in their order.
     shown = np.lexsort((*reversed(keys), users))
     return Recommendations(users[shown], items[shown], log.n_users, order, is_log, oddities)
 
@@ -235,6 +237,6 @@ def _first_of_each(*columns: NDArray[Any]) -> NDArray[np.int64]:
     keys = np.zeros(len(columns[0]), dtype=np.int64)
     for column in columns:
         values, codes = np.unique(column, return_inverse=True)
-        # renumbered after every column: products of several numbers of values overflow
+        # Renumbered after every column: products of several numbers of values would overflow.
         keys = np.unique(keys * len(values) + codes, return_inverse=True)[1]
     return np.sort(np.unique(keys, return_index=True)[1])

@@ -108,6 +108,7 @@ def load_responses(source: Any, log: Interactions) -> ResponseLog:
     items = _known(table, str(found["item"]), log)
     times = to_times(as_column(frame[moment]), moment, origin).astype(np.float64)
     liked = _flags(table)
+    # A stable sort: rows of one user and time stay in the order of the file.
     order = np.lexsort((times, users))
     texts = [str(one) for one in ids.tolist()]
     return ResponseLog(texts, users[order], items[order], times[order], liked[order])

@@ -59,6 +59,7 @@ def tied_share(log: Interactions) -> float:
     order = np.argsort(log.users, kind="stable")  # the log is in time order
     users, times = log.users[order], log.timestamps[order]
     as_before = np.append(False, (users[1:] == users[:-1]) & (times[1:] == times[:-1]))
+    # A row is tied with the row before it or with the one after it.
     as_next = np.append(as_before[1:], False)
     return float((as_before | as_next).mean())
 
@@ -79,7 +80,7 @@ def with_ties(log: Interactions, ties: Ties) -> Interactions:
         share = tied_share(log)
         if share <= MOST_TIED:
             return log
-        # the warning points at the caller of the split, two frames above
+        # The warning points at the caller of the split, two frames above.
         warnings.warn(
             f"{log.name or 'the log'}: {ties_note(share)}", EqualTimesWarning, stacklevel=3
         )
@@ -115,6 +116,7 @@ def split(log: Interactions, *, test_share: float = 0.2, ties: Ties = "auto") ->
     share = _share("test_share", test_share)
     log = with_ties(log, ties)
     counts = log.user_counts()
+    # Counted from each user's end.
     left = counts[log.users] - _position_in_user(log)  # 1 for the last interaction of a user
     tested = (counts * share.numerator // share.denominator)[log.users]
     return Split(
@@ -181,7 +183,9 @@ def split_by_time(
     tested = n * test.numerator // test.denominator
     later = tested + n * validation.numerator // validation.denominator
     first, second = (
-        int(np.searchsorted(times, times[n - size])) if size else n for size in (later, tested)
+        # The first row of the time at the cut: rows of one time are not torn apart.
+        int(np.searchsorted(times, times[n - size])) if size else n
+        for size in (later, tested)
     )
     if first == 0:
         raise DataError(
@@ -211,8 +215,9 @@ def with_feedback(parts: Split, users: NDArray[np.int64], items: NDArray[np.int6
             remedy="give more interactions",
         )
     pairs = users * train.n_items + items
-    # pairs of the test items are added: a user who likes one in the long run has taken it
+    # Pairs of the test items are added: a user who likes one in the long run has taken it.
     known = [part.users * train.n_items + part.items for part in (train, parts.validation)]
+    # Each pair at its first like, in the order in which they came.
     rows = np.sort(np.unique(pairs, return_index=True)[1])
     rows = rows[~np.isin(pairs[rows], np.concatenate(known))]
     ratings, times = train.ratings, train.timestamps
@@ -221,6 +226,7 @@ def with_feedback(parts: Split, users: NDArray[np.int64], items: NDArray[np.int6
         mean = known_ratings.mean() if len(known_ratings) else np.nan
         ratings = np.append(ratings, np.full(len(rows), mean))
     if times is not None:
+        # After everything in the log, one time unit apart, so that their order is kept.
         later = times[-1] + np.arange(1, len(rows) + 1)
         times = np.append(times, later.astype(times.dtype))
     weights = train.weights

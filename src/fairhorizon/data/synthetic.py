@@ -75,6 +75,8 @@ def synthetic(
     for start in range(0, users, step):
         here = slice(start, start + step)
         relevance = _relevance(tastes[here], traits, appeal)
+        # Weights are products, so their logarithms add up; Gumbel noise then draws without
+        # replacement.
         row, item = _draw(np.log(exposure) + np.log(relevance), sizes[here], rng)
         noisy = 1 + 4 * relevance[row, item] + rng.normal(0, 0.7, len(row))
         chunks.append((row + start, item, np.clip(np.round(noisy), 1, 5)))
@@ -154,6 +156,7 @@ def baskets(
     shopper = np.repeat(np.arange(users), visits)
     sizes = np.clip(rng.poisson(basket_size, len(shopper)), 1, items)
     basket, item = _draw_all(tastes[shopper], traits, appeal, np.log(exposure), sizes, rng)
+    # Without replacement: no two baskets are bought at the same hour, so a time is a basket.
     when = START + rng.choice(2 * YEAR // 3600, len(shopper), replace=False) * 3600
     by_till = np.lexsort((item, when[basket]))
     basket, item = basket[by_till], item[by_till]
@@ -194,7 +197,7 @@ def trends(
     for start in range(0, len(user), step):
         here = slice(start, start + step)
         relevance = _relevance(tastes[user[here]], traits, appeal)
-        # Gumbel-max: the largest of log-weights with Gumbel noise is a draw by weight
+        # Gumbel-max: the largest of log-weights with Gumbel noise is a draw by weight.
         weights = np.log(relevance) + _attention(exposure, launch, time[here, None], half_life)
         chosen[here] = np.argmax(weights + rng.gumbel(size=weights.shape), axis=1)
     order = np.argsort(time, kind="stable")
@@ -295,14 +298,13 @@ def _draw(
         best = np.argpartition(-keys, most - 1, axis=1)[:, :most]
     else:
         best = np.tile(np.arange(most), (len(keys), 1))
+    # The k largest keys in falling order are a draw without replacement, the first one drawn first.
     best = np.take_along_axis(best, np.argsort(-np.take_along_axis(keys, best, 1), axis=1), 1)
     row, rank = np.nonzero(np.arange(most) < sizes[:, None])
     return row, best[row, rank]
 
 
-# By name, as a source of `load`: synthetic:users=200,seed=1
-
-
+# ---- By name, as a source of `load`: synthetic:users=200,seed=1 ----------------------------------
 SYNTHETIC = "synthetic"
 GENERATORS: dict[str, Callable[..., SyntheticMarket]] = {
     SYNTHETIC: synthetic,

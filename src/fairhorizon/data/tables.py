@@ -23,9 +23,7 @@ from numpy.typing import NDArray
 from fairhorizon.data.columns import Origin
 from fairhorizon.errors import DataError, NoColumnError
 
-# The content of a file: its bytes, unpacked from gzip or zip, and its text in any encoding.
-
-
+# ---- The content of a file: its bytes, unpacked, and its text in any encoding --------------------
 GZIP, ZIP = b"\x1f\x8b", (b"PK\x03\x04", b"PK\x05\x06")  # the second is a zip without files
 UTF_8 = "utf-8"
 # UTF-32 first: its mark begins with that of UTF-16.
@@ -91,7 +89,7 @@ def decode(raw: bytes, path: Path, encoding: str, option: str) -> str:
     """
     marked = next((name for mark, name in MARKS if raw.startswith(mark)), encoding)
     try:
-        # an unknown encoding is refused even where a byte order mark makes it needless
+        # An unknown encoding is refused even where a byte order mark makes it needless.
         "".encode(encoding)
         text = raw.decode(marked)
     except LookupError:
@@ -118,9 +116,7 @@ def decode(raw: bytes, path: Path, encoding: str, option: str) -> str:
     return text
 
 
-# Parquet files, of which only the columns that are asked for are read.
-
-
+# ---- Parquet files, of which only the columns that are asked for are read ------------------------
 SUFFIXES = (".parquet", ".pq")
 MAGIC = b"PAR1"  # what a Parquet file begins with; one that is packed does not
 
@@ -183,7 +179,7 @@ def parquet_frame(path: Path, raw: bytes) -> pl.DataFrame:
 def _checked(path: Path, read: Callable[[], Found]) -> Found:
     try:
         return read()
-    # a damaged file can make polars panic, which is no subclass of its errors
+    # A damaged file can make polars panic, which is no subclass of its errors.
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError):
         raise DataError(
             "is not a Parquet file or is damaged", file=path, remedy="write the file again"
@@ -195,9 +191,7 @@ def _refuse_empty(path: Path, rows: int) -> None:
         raise DataError("there are no rows", file=path, remedy="give rows of user and item")
 
 
-# Text files and JSON lines.
-
-
+# ---- Text files and JSON lines -------------------------------------------------------------------
 SEPARATORS = ("\t", "::", ",", ";", "|")
 OF_SUFFIX = {".csv": ",", ".tsv": "\t", ".inter": "\t", ".item": "\t", ".data": "\t", ".dat": "::"}
 HEAD, HEAD_LINES = 100_000, 100  # the head of a text: so many characters, and lines of these
@@ -238,7 +232,8 @@ def read_table(
     if suffix in SUFFIXES:
         return Table(parquet_frame(path, raw), Origin(path), header=True)
     text = decode(raw, path, encoding, option=f"--{option}encoding").rstrip("\r\n")
-    del raw  # else a large log is in memory twice
+    # Else a large log is in memory twice.
+    del raw
     if head:
         text = _first_lines(text)
     if suffix in (".jsonl", ".ndjson"):
@@ -247,9 +242,9 @@ def read_table(
         raise DataError("the file is empty", file=path, remedy="give rows of user and item")
     first = text.lstrip("\r\n").split("\n", 1)[0]
     chosen = separator or _separator(first, suffix)
-    # MovieLens' and RecBole's formats have no quotes: there a quotation mark is part of the text
+    # MovieLens' and RecBole's formats have no quotes: there a quotation mark is part of the text.
     quoted = '"' in text and chosen != "::" and suffix != ".inter"
-    # polars and csv take separators of one character only
+    # polars and csv take separators of one character only.
     if len(chosen) > 1:
         text, chosen = text.replace(chosen, UNIT), UNIT
     return _text_table(text, path, chosen, quoted, header, names)
@@ -303,7 +298,7 @@ def _text_table(
     header: bool | None,
     names: Collection[str],
 ) -> Table:
-    # a fast reader for files as they mostly are; what it does not take is read row by row
+    # A fast reader for files as they mostly are; what it does not take is read row by row.
     plain = "\r" not in text.replace("\r\n", "\n") and separator not in '\r\n "'
     bulk = _bulk(text, separator, quoted) if plain else None
     rows, lines = (bulk, None) if bulk is not None else _one_by_one(text, path, separator, quoted)
@@ -344,7 +339,7 @@ def _bulk(text: str, separator: str, quoted: bool) -> pl.DataFrame | None:
         )
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, csv.Error, ValueError):
         return None
-    # polars fills short rows and blank lines with nulls, so that their last cell is missing
+    # polars fills short rows and blank lines with nulls, so that their last cell is missing.
     return None if not quoted and rows[:, -1].null_count() else rows
 
 
@@ -429,9 +424,7 @@ def _named(cells: list[str], path: Path) -> list[str]:
     return names
 
 
-# Which column holds what: named by the caller, or found by a usual name.
-
-
+# ---- Which column holds what: named by the caller, or found by a usual name ----------------------
 # Compared in lower case without "_", "-" and blanks.
 USUAL_NAMES = {
     "user": (
@@ -535,6 +528,7 @@ def _find(role: str, wanted: str | int | None, table: Table, position: int | Non
         return column_named(wanted, table)
     if not table.header:
         return columns[position] if position is not None and position < len(columns) else None
+    # Reversed, so that of two columns with one spelling the first is found.
     spelt = {_spelling(column): column for column in reversed(columns)}
     return next((spelt[name] for name in USUAL_NAMES[role] if name in spelt), None)
 

@@ -112,6 +112,7 @@ def facts(result: AuditResult) -> list[tuple[str, str]]:
 
 def oddities(counts: AuditCounts) -> list[tuple[str, str]]:
     """Rows that are not as they should be, and how they were read."""
+    # A list with an item twice is a mistake; a log of impressions may show one twice in a second.
     repeats = "left out"
     if counts.kind == "impressions" and counts.order == "time":
         repeats = "each is a showing, as times may be too coarse to tell two apart"
@@ -178,6 +179,7 @@ def audit_page(result: AuditResult, ks: Sequence[int], command: str = "") -> pag
         page.Section(chart.title, [chart]),
         *([providers_section(result)] if result.providers else []),
     ]
+    # Folded: what answers no question that a reader comes with.
     details = [
         *([limits_section(result)] if row.limits else []),
         page.results_section([row], metrics_shown(result), ks),
@@ -285,6 +287,7 @@ def table(
     headings: Sequence[str], lines: Sequence[Sequence[str]], numbers: int | None = None
 ) -> Grid:
     """Texts as a table, numbers to the right: in all columns but the first, or in so many."""
+    # Texts that read as numbers sort as numbers when a heading is clicked.
     cells = [[as_read(text) for text in line] for line in lines]
     return Grid(headings, cells, len(headings) - 1 if numbers is None else numbers)
 
@@ -307,6 +310,7 @@ def bands(by_rank: ByRank) -> Iterator[tuple[str, int, int]]:
 
 def shown_groups(by_rank: ByRank) -> list[RankExposure]:
     """The limited group and the others, then the groups of limits that are shown most."""
+    # As many groups as there are colours; they stay in the order of the limits.
     first, rest = by_rank.groups[:2], by_rank.groups[2:]
     most = sorted(rest, key=lambda group: -group.of_exposure)[: MOST_GROUPS - len(first)]
     return [*first, *(group for group in rest if group in most)]

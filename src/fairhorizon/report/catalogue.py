@@ -113,6 +113,7 @@ def describe(name: str) -> MethodEntry:
     if name in RERANKERS:
         base = Method.parse(f"{SOME_RANKER}+{name}")
         return _described(listed[name], base, _settings(RERANKERS[name](), f"{name}."))
+    # A plain word that is nothing: the parser would only list methods, and not re-rankers.
     if name not in listed and not set(name) & set("+:@"):
         raise MethodError(f"there is no method {name!r} (there are {', '.join(listed)})")
     method = Method.parse(name)
@@ -200,6 +201,7 @@ def _example(method: Method, settings: list[SettingEntry]) -> str:
 def _level(method: Method) -> str | None:
     """Which settings a level changes, by an example."""
     if method.reranker is not None:
+        # Found by trying: whatever the level changes in the settings.
         plain = RERANKERS[method.reranker]()
         before, after = plain.model_dump(), plain.at_level(SOME_LEVEL).model_dump()
         changed = {
@@ -264,6 +266,7 @@ def _allowed(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> str:
     if kind == "array":
         return f"list of {_nouns(schema['items'])}"
     bounds = _bounds(schema)
+    # "number, at least 1" but "number above 0".
     comma = "," if bounds.startswith("at ") else ""
     return f"{NOUNS[kind]}{comma} {bounds}" if bounds else NOUNS[kind]
 

@@ -23,9 +23,9 @@ from fairhorizon.metrics.fairness import gini, lorenz_curve
 from fairhorizon.report.tables import group_items
 from fairhorizon.vocabulary import POPULAR, MethodName
 
-# ---- Styles: colour and shape of a method by its model, dashes by its re-ranker.
+# ---- Styles: colour and shape of a method by its model, dashes by its re-ranker ------------------
 
-# six of Okabe and Ito for colour-blind readers, then two more; all can be seen on white and black
+# Six of Okabe and Ito for colour-blind readers, then two more; all can be seen on white and black.
 PALETTE = (
     *("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9"),
     *("#8A63D2", "#A0522D"),
@@ -33,7 +33,7 @@ PALETTE = (
 GREY = "#808080"  # of what is no method; can be read on white and on black
 BROKEN = "#C2185B"  # of a limit that is broken; no method has it
 
-# paths in a square from -1 to 1; seven, so that with eight colours no two of 56 models share both
+# Paths in a square from -1 to 1; seven, so that with eight colours no two of 56 models share both.
 SHAPES = (
     "M-.8 0a.8 .8 0 1 0 1.6 0a.8 .8 0 1 0 -1.6 0z",
     "M-.7 -.7h1.4v1.4h-1.4z",
@@ -43,7 +43,7 @@ SHAPES = (
     "M-.3 -1h.6v.7h.7v.6h-.7v.7h-.6v-.7h-.7v-.6h.7z",
     "M-.6 -1L0 -.4L.6 -1L1 -.6L.4 0L1 .6L.6 1L0 .4L-.6 1L-1 .6L-.4 0L-1 -.6z",
 )
-# lengths of dash and gap in pixels; solid first
+# Lengths of dash and gap in pixels; solid first.
 DASHES: tuple[tuple[int, ...], ...] = ((), (6, 3), (2, 2), (8, 3, 2, 3), (12, 4), (4, 2, 1, 2))
 
 
@@ -73,7 +73,7 @@ def styles_of(names: Iterable[str]) -> dict[str, Style]:
     return result
 
 
-# ---- Marks: parts of a specification in Vega-Lite.
+# ---- Marks: parts of a specification in Vega-Lite ------------------------------------------------
 
 Row = Mapping[str, Any]
 Spec = dict[str, Any]  # of a chart, a layer, a mark or an encoding
@@ -172,6 +172,7 @@ def lines(
     tooltip = [word("series", title=" "), x.tooltip("x"), y.tooltip("y"), *more]
     line = place | colour | {"strokeDash": styles["strokeDash"], "opacity": in_focus()}
     point = place | colour | {"shape": styles["shape"], "tooltip": tooltip}
+    # Points without a marker are transparent, and still can be pointed at.
     point["opacity"] = if_(f"datum.marked && ({IN_FOCUS})", 1, 0)
     layers = [mark("line", line), mark("point", point, filled=True, size=55)]
     if "low" in rows[0]:
@@ -212,7 +213,7 @@ def is_marked(position: int, size: int, start: float) -> int:
     return int(position % every == int(start * every))
 
 
-# ---- Charts.
+# ---- Charts --------------------------------------------------------------------------------------
 
 VEGA_LITE = "6.4"  # what altair writes and vl-convert draws
 WIDTH = 860  # pixels of a PNG, at twice the resolution
@@ -220,7 +221,7 @@ SHARPNESS = 2.0  # pixels of a PNG for one of the page
 LEGEND_WIDTH = WIDTH - 80  # it begins where the first panel does, right of the axis
 INK = "#1c2024"
 
-# for light paper; on the page the style file sets the colours of text, axes and rules
+# For light paper; on the page the style file sets the colours of text, axes and rules.
 CONFIG: Spec = {
     "font": "system-ui, -apple-system, 'Segoe UI', 'Liberation Sans', sans-serif",
     "view": {"stroke": None},
@@ -284,6 +285,7 @@ class Chart:
         panels = {
             **{"columns": columns, "bounds": "flush", "spacing": {"row": 110, "column": 76}},
             "concat": [_pictured(panel, width) for panel in self.panels],
+            # Panels may draw different series, which would else share one scale of colours.
             "resolve": {"scale": dict.fromkeys(("color", "shape", "strokeDash"), "independent")},
         }
         legend = [self._legend()] if self.styles else []
@@ -324,7 +326,8 @@ class Chart:
         return legend | {"width": LEGEND_WIDTH, "height": 18 * (rows[-1]["row"] + 1)}
 
     def png(self) -> bytes:
-        import vl_convert  # takes long to import, and the service needs colours alone
+        # It takes long to import, and the service needs colours alone.
+        import vl_convert
 
         drawn = vl_convert.vegalite_to_png(self.picture(), vl_version=VEGA_LITE, scale=SHARPNESS)
         return _smaller(drawn)
@@ -353,6 +356,8 @@ def _pictured(panel: Plot, width: int) -> Spec:
 
 def _smaller(png: bytes) -> bytes:
     """The same picture, a third as large: what draws it compresses in haste."""
+    # The chunks of a PNG: length, kind, content, checksum. All content is one compressed stream,
+    # whatever the number of IDAT chunks that it is cut into.
     kept, content, position = [], b"", 8
     while position < len(png):
         size = int.from_bytes(png[position : position + 4], "big")
@@ -379,6 +384,7 @@ def _compacted(part: Any) -> Any:
 
 def _column(rows: Sequence[Row], key: str) -> Any:
     values = [row[key] for row in rows]
+    # Names are stored once, and as numbers in every row.
     words = list(dict.fromkeys(values))
     if not all(isinstance(word, str) for word in words):
         return values

@@ -205,6 +205,7 @@ def _blocks(
 ) -> list[tuple[str, list[Grid]]]:
     """Rows that may be compared, under what they share: a grid for each K."""
     blocks = []
+    # Figures of another protocol or mode are no better or worse: they measure something else.
     for chosen in dict.fromkeys((row.dataset, row.protocol, row.mode) for row in rows):
         same = [row for row in rows if (row.dataset, row.protocol, row.mode) == chosen]
         data, protocol, mode = chosen
@@ -308,7 +309,7 @@ def _significance(tests: Sequence[SignificanceRow], against_all: bool) -> Grid:
     return Grid(headings, lines, len(headings) - 3, caption)
 
 
-# ---- What the paper itself reports.
+# ---- What the paper itself reports ---------------------------------------------------------------
 
 PAPER_METRICS_AT = (5, 10, 20)
 NEAR = 0.05  # a level this near to the popularity rate that a row of the paper reached
@@ -329,8 +330,8 @@ PAPER_TABLE = _read_table()
 FCPO = "fcpo:paper"
 FCPO_LEVELS = ("FCPO-1", "FCPO-2", "FCPO-3")  # trained at alpha' = 1, 0.8 and 0.4
 
-# dataset -> what makes the lists -> candidates per user (None: all items) -> hours on one core
-# for all users, lists of 100
+# Dataset -> what makes the lists -> candidates per user (None: all items) -> hours on one core for
+# all users, lists of 100.
 PAPER_HOURS: dict[str, dict[str, dict[int | None, float]]] = {
     "ml-100k": {"foe": {200: 1.5, 400: 6.5, 800: 60.5}, "fcpo": {None: 3.0}},
     "ml-1m": {"foe": {200: 10.5, 400: 43.5, 800: 397.0}, "fcpo": {None: 11.55}},
@@ -352,7 +353,8 @@ def paper_row(dataset: str, method: str, level: float | None = None) -> PaperRow
     at 20 that the paper's row reached: the two are compared at the same fairness.
     """
     table = PAPER_TABLE.get(dataset, {})
-    if method == FCPO and level is None:  # no saying which of the three
+    # Without a level there is no saying which of the three it is.
+    if method == FCPO and level is None:
         return None
     names = FCPO_LEVELS if method == FCPO else (PAPER_NAMES.get(method, ""),)
     reached = {

@@ -150,6 +150,7 @@ def levels_grid(result: DemoResult, k: int) -> Grid:
         same = [row for row in result.rows if row.alpha_prime == limit]
         lines += placed([_line(row, k) for row in same], BETTER)
     bound, name, _, *values = _line(result.by_place, k)
+    # Whether the limit was kept as it counts, by place, and not as the share of showings.
     kept = "yes" if result.verdicts[-1].kept else "no"  # as the limit counts
     lines.append([bound, Cell(f"{name.text} by place"), Cell(kept), *values])
     names = [group_title(result.group), *(f"{columns[name].heading}@{k}" for name in COLUMNS[1:])]

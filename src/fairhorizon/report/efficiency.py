@@ -84,7 +84,8 @@ def efficiency_chart(rows: Sequence[EfficiencyRow]) -> Chart:
         if (hours := _hours(row)) is not None
     ]
     low, high = (edge(row["seconds"] for row in (*values, *theirs)) for edge in (min, max))
-    domain = [low / 3, high * 8]  # a bar has to begin somewhere; room for its text
+    # A logarithmic scale has no 0 for bars to begin at; on the right, room for their texts.
+    domain = [low / 3, high * 8]
     scale = {"type": "log", "domain": domain, "nice": False}
     axis = {"title": "Seconds, logarithmic", "format": "~g", "tickCount": 6}
     x = {"field": "seconds", "type": "quantitative", "scale": scale, "axis": axis}

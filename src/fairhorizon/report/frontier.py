@@ -47,7 +47,7 @@ INTRO = (
     "a line above and to the right of another is better at every level."
 )
 
-# what fairness is drawn as, larger is fairer: metric -> offset of the negated metric
+# What fairness is drawn as, larger is fairer: metric -> offset of the negated metric.
 PLANES = {"gini": 0.0, "popularity_rate": 1.0}
 READING = (
     "Up and to the right is better. A line joins the levels of one method, in their order; the "
@@ -176,7 +176,7 @@ def _layers(
     drawn = charts.lines(rows, charts.by_series(styles), x, y)
     line, points = drawn["layer"]
     points["encoding"]["tooltip"] = [charts.word("series", title=" "), *more]
-    # without a level or without room: when its line is pointed at
+    # A text without room is shown when its line is pointed at.
     texts = [
         charts.mark(
             "text",
@@ -274,11 +274,11 @@ def _area_grid(rows: Sequence[HypervolumeRow], k: int, group: str) -> Grid:
     return Grid(headings, placed(lines, {2: "more", 3: "more"}), 3)
 
 
-# ---- Where to write beside the points of a chart: neither on points nor on other texts.
+# ---- Where to write beside the points of a chart: neither on points nor on other texts -----------
 
 Box = tuple[float, float, float, float]  # left, bottom, right, top
 
-# of a panel in the units of a letter: its width is 6 pixels, its height 11
+# Sizes of a panel in letters: a letter is 6 pixels wide and 11 high.
 PANEL_WIDTH, PANEL_HEIGHT = 58.0, 34.0
 POINT = 0.6  # half the width of a point
 
@@ -293,7 +293,7 @@ class Side(Enum):
     NONE = "none"  # no room
 
 
-# the properties of a text mark
+# The properties of a text mark.
 SIDES: dict[Side, dict[str, Any]] = {
     Side.ABOVE: {"dy": -10},
     Side.BELOW: {"dy": 11},
@@ -306,6 +306,7 @@ SIDES: dict[Side, dict[str, Any]] = {
 def sides_of(points: Sequence[tuple[float | None, float | None, int]]) -> list[Side]:
     """The side of each point (x, y, letters) with room, taken one after the other."""
     placed = _in_letters(points)
+    # All points are obstacles from the start, texts as they are placed; NaN is not equal to itself.
     taken = [_around(x, y, POINT, POINT) for x, y in placed if x == x]
     sides = []
     for (x, y), (_, _, letters) in zip(placed, points, strict=True):

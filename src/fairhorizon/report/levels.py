@@ -418,7 +418,7 @@ def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-# ---- Who pays: thirds of the users, with the limit and without.
+# ---- Who pays: thirds of the users, with the limit and without -----------------------------------
 
 TITLE = "Who pays for the limit"
 CHART_TITLE = "What the limit changes for whom"

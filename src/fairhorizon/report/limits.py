@@ -108,7 +108,7 @@ def mark_notes(rows: Sequence[OverSeeds]) -> list[str]:
     return [LIMIT_MISSED_NOTE] if any(row.limit_missed for row in rows) else []
 
 
-# ---- Verdicts and tables of limits.
+# ---- Verdicts and tables of limits ---------------------------------------------------------------
 
 NARROW = 7  # characters of a heading on a terminal, so that there is room for the limits
 FIRST = 10  # places, whose share has a column of its own

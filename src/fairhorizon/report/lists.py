@@ -67,6 +67,7 @@ def write_lists(
     spreadsheet_safe: put an apostrophe before ids that a spreadsheet would run as formulas.
     """
     rows, ranks = np.nonzero(lists >= 0)
+    # Row by row, places in order: the file is sorted by user and rank.
     codes = rows if users is None else users[rows]
     frame = pl.DataFrame(
         {

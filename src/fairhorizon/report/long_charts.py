@@ -112,6 +112,8 @@ def methods_of(steps: pl.DataFrame) -> list[str]:
 
 def lines(steps: pl.DataFrame, column: str, *, scale: float = 100) -> dict[str, Line]:
     """The line of each method; by default a share becomes percent."""
+    # NaN stands for "not defined at this step"; polars would let it spread to the mean of all
+    # seeds.
     value = (scale * pl.col(column).cast(pl.Float64)).fill_nan(None)
     means = (
         steps.select("method", "step", value=value)
@@ -331,6 +333,7 @@ def first_runs(
 def follows_exposure(run: CountsOverTime) -> bool:
     """Whether the popular are those of the highest ranks, at the first moment or after a change."""
     labels = run.sensitive
+    # Groups by an attribute do not change and are not the items of the highest ranks.
     by_rank = exposure_ranks(run.counts[0]) <= labels[0].sum()
     return bool((labels != labels[0]).any() or (labels[0] == by_rank).all())
 
@@ -356,7 +359,7 @@ def tracks(counts: CountsOverTime) -> Tracks:
         Move.LEFT: changed & begin & ~end,
         Move.RETURNED: changed & (begin == end),
     }
-    # on the axis of square roots, and also for those who came back
+    # How far each moved on the axis of square roots, also for those that came back.
     moved = np.ptp(np.sqrt(ranks), axis=0)
     order = np.argsort(-moved, kind="stable")
     items = {move: order[member[order]] for move, member in kinds.items()}
@@ -435,6 +438,7 @@ def changes_chart(steps: pl.DataFrame, styles: Mapping[str, Style], span: Span) 
 
 def rank_ticks(n_items: int) -> list[int]:
     """Round ranks with room between them on an axis of square roots."""
+    # At least 9 % of the axis between two numbers.
     gap = 0.09 * math.sqrt(n_items)
     ticks = [1]
     for tick in (digit * 10**power for power in range(7) for digit in (1, 2, 5)):

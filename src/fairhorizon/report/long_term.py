@@ -41,7 +41,7 @@ MOVING = (
     "change during the run."
 )
 FIXED = "The limited group is {group}, and its items stay the same."
-# the columns of Figure 4, without the share of the group
+# The columns of Figure 4, without the share of the group.
 ACCUMULATED = {"ndcg": "NDCG", "gini": "Gini index"}
 ACCUMULATED_TITLE = "Accuracy and fairness of all that was shown so far"
 ACCUMULATED_NOTE = (
@@ -237,7 +237,7 @@ def _meanings(span: Span, labels: Labels) -> dict[str, str]:
     }
 
 
-# ---- Tables: how runs ended, how limits were kept, who stayed, method against method.
+# ---- Tables: how runs ended, how limits were kept, who stayed, method against method -------------
 
 MILESTONES = (50, 100, 200, 400)  # steps with a block in the table, if a run has them
 LIMITS_NOTE = (
@@ -450,6 +450,7 @@ def _milestones(steps: pl.DataFrame) -> list[int]:
 def _block(steps: pl.DataFrame, step: int, columns: Sequence[Column]) -> Grid:
     """The methods after `step` steps; those with fewer steps are left out."""
     so_far = steps.filter(pl.col("step") <= step)
+    # Changes of group are counted per step; the other columns are of all that was shown so far.
     changes = so_far.group_by("method", "seed").agg(pl.col("churn").sum())
     reached = (
         so_far.filter(pl.col("step") == step).drop("churn").join(changes, on=["method", "seed"])
@@ -481,9 +482,8 @@ def seeds_of(rows: pl.DataFrame) -> str:
     return f"{several} seed{'' if several == '1' else 's'}"
 
 
-STAYING_PREFIX = (
-    "here of "  # in the notes of a step: the share of a group of users that is still there
-)
+# In the notes of a step: the share of a group of users that is still there.
+STAYING_PREFIX = "here of "
 STAYING_COLUMNS = [
     Column("likes", "Likes", "per user who was there at the start", "more", 1),
     Column("showings", "Showings", "per user who was there at the start", None, 1, 1),

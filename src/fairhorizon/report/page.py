@@ -36,7 +36,7 @@ LIGHTS_NOTE = (
 )
 BETTER = {"more": "more is better", "less": "less is fairer", "zero": "0 is parity"}
 
-# what a result row may name, and what it means
+# What a result row may name, and what it means.
 SETTINGS = {
     "standard": "protocol: items of a user's history are never recommended again",
     "paper": "protocol: training items stay recommendable, as in the paper's public code",
@@ -217,6 +217,7 @@ def drawing_library() -> str:
     """Vega, Vega-Lite and Vega-Embed as one script without imports."""
     import vl_convert
 
+    # A script element ends at the first "</script", wherever it stands.
     return vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", VEGA_LITE).replace(
         "</script", "<\\/script"
     )

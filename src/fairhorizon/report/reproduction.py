@@ -58,7 +58,7 @@ INTRO = (
     "computed here. The paper's own figures stand beside ours wherever it gives one."
 )
 QUICK_NOTE = " Quick: trainings and runs are cut short, so these figures say nothing of methods."
-# the paper's Table 1
+# The paper's Table 1.
 STATISTICS = {
     "ml-100k": ("943", "1682", "106", "59.45", "100,000", "6.305%"),
     "ml-1m": ("6040", "3706", "166", "270", "1,000,209", "4.468%"),
@@ -68,7 +68,8 @@ BETTER: Mapping[str, Better] = {
     **dict.fromkeys(("recall", "f1", "ndcg"), "more"),
     **dict.fromkeys(("gini", "popularity_rate"), "less"),
 }
-NEAR = 0.02  # how near to the limit a run has to be, and from which part of it on
+# A run counts as near the limit within this distance, looked at from a quarter of it on.
+NEAR = 0.02
 SETTLED = 0.25
 
 

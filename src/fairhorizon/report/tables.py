@@ -102,12 +102,14 @@ def placed(lines: Sequence[Sequence[Cell]], better: Mapping[int, Better]) -> lis
     marked = [list(line) for line in lines]
     for column, direction in better.items():
         sign = -1 if direction == "more" else 1
+        # By what is printed: two numbers that look the same are not one better than the other.
         shown = {
             position: sign * float(line[column].text)
             for position, line in enumerate(lines)
             if line[column].value is not None
         }
-        if len(shown) < 2:  # nothing to compare
+        # A single number is neither best nor second.
+        if len(shown) < 2:
             continue
         for position, own in shown.items():
             place = 1 + sum(other < own for other in shown.values())
@@ -135,7 +137,7 @@ def terminal(grid: Grid, widest: int = WIDEST) -> Group:
         )
     for texts in zip(*columns, strict=True):
         table.add_row(*texts)
-    # not the table's own title, which would be folded to the width of the table
+    # Not the table's own title, which would be folded to the width of the table.
     return Group(*([Text(grid.caption, style="bold")] if grid.caption else []), table)
 
 
@@ -147,6 +149,7 @@ def _words(cells: Sequence[Cell]) -> list[Text]:
 
 def _number_column(heading: Sequence[str], cells: Sequence[Cell]) -> list[Text]:
     """Numbers with their decimal points in line: each part has its own width."""
+    # Room for the deviations, so that numbers with one and without are in line.
     after = max((len(cell.spread) + 1 for cell in cells if cell.spread), default=0)
     texts = [text for cell in cells for text in (cell.text, cell.paper)]
     before = max(max(map(len, heading)) - after, max(map(len, texts), default=0))
@@ -223,7 +226,7 @@ def latex(grid: Grid, label: str = "") -> str:
 
 
 def _latex_line(cells: Sequence[str]) -> str:
-    # a first cell that begins with [ would be read as the distance to the line above
+    # A first cell that begins with [ would be read as the distance to the line above.
     first = f"{{}}{cells[0]}" if cells[0].startswith("[") else cells[0]
     return f"{' & '.join([first, *cells[1:]])} \\\\"
 
@@ -265,7 +268,7 @@ def write_grids(folder: Path, grids: Mapping[str, Grid]) -> None:
         write_text(folder / f"{name}.csv", csv_text(grid))
 
 
-# ---- Metrics: how they are called and printed.
+# ---- Metrics: how they are called and printed ----------------------------------------------------
 
 MISSING = "-"
 HEADINGS = ("Data", "Method", "alpha'", "Protocol", "Mode", "Seed", "K")
@@ -445,9 +448,9 @@ def metrics_table(
     """The rows for a terminal, those of one result set apart from the next."""
     group = group_of(rows)
     headings = table_headings(metrics, group=group, short=True)
-    # a heading over several lines is hard to read: the caption has the name in one
+    # A heading over several lines is hard to read: the caption has the name in one.
     note = "" if group == POPULAR else f" The group is {group}."
-    # one space between columns: the five metrics of the paper fit into 80
+    # One space between columns: the five metrics of the paper fit into 80.
     table = Table(
         box=box.SIMPLE_HEAD,
         padding=0,
