@@ -29,6 +29,7 @@ class Preset(StrEnum):
     FAST = "fast"  # a policy over the scores of rankers in closed form, which serves any limit
     STRONG = "strong"  # with a neural network among the rankers
     PAPER = "paper"  # the paper's own, trained for one limit
+    TUNED = "tuned"  # the paper's design, what its text leaves open chosen on validation items
 
 
 class ExampleKind(StrEnum):

@@ -144,15 +144,15 @@ def test_the_demo_writes_its_page(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert shown.out.startswith("Recommendation under an exposure limit: of all showings, at most")
     lines = [line.split() for line in shown.out.splitlines()]
     start = lines.index(["Limit", "Method", "Kept", "Popular", "NDCG@5", "Recall@5", "Gini@5"])
-    assert [" ".join(line[:4]) for line in lines[start + 2 : start + 13]] == [
+    assert [" ".join(line[:4]) for line in lines[start + 2 : start + 14]] == [
         "none popularity - 96.50",
         *("85 % popularity+quota yes", "85 % ease:recent+quota yes", "85 % fcpo yes"),
         *("65 % popularity+quota yes", "65 % ease:recent+quota yes", "65 % fcpo yes"),
-        "65 % fcpo:paper yes",
+        *("65 % fcpo:paper yes", "65 % fcpo:tuned yes"),
         *("37 % popularity+quota yes", "37 % ease:recent+quota yes", "37 % fcpo yes"),
     ]
     words = " ".join(shown.out.split())
-    assert "fcpo:paper, the policy of the paper, had 1 round of training" in words
+    assert "fcpo:paper, the policy of the paper, and fcpo:tuned had 1 round of training" in words
     assert "The long run: 12 steps of one item for every user, at most 37 % popular" in words
     assert shown.out.endswith(f"{out / 'index.html'}: the page, open it in a browser\n")
     # what the fit found: kind of log, rankers, accuracy

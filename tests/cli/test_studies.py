@@ -301,6 +301,13 @@ def test_reproduce_computes_every_part_once(
     first = capsys.readouterr()
     found = content(out / "reproduction.json")
     assert {row["paper"] for row in found["table2"]} >= {"MF", "LIRD", "NCF-FOE", "FCPO-3"}
+    fcpo = [row for row in found["table2"] if row["method"] == "fcpo:paper@0.4"]
+    served = {(row["mode"], row["settings"]["serve"]) for row in fcpo}  # type: ignore[index]
+    assert served == {
+        (mode, way) for mode in ("one-shot", "interactive") for way in ("sample", "mean")
+    }
+    runs = {row["method"] for row in found["figure4"]["rows"]}  # type: ignore[call-overload]
+    assert {"fcpo:paper", "fcpo:paper, control=off", "fcpo:tuned, control=off"} < runs
     assert found["table1"]["users"] == 60  # type: ignore[call-overload]
     assert found["introduction"][-1]["policy"] == "optimum"
     assert len(found["efficiency"]) == 3  # 80 items: one number of candidates

@@ -4,7 +4,16 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fairhorizon.limits.language import GINI, NEW, POPULAR, GroupOf, Limit, LimitError
+from fairhorizon.limits.groups import popular_group
+from fairhorizon.limits.language import (
+    GINI,
+    NEW,
+    POPULAR,
+    GroupOf,
+    Limit,
+    LimitError,
+    alpha_prime,
+)
 from fairhorizon.limits.place_rule import PlaceRule
 from fairhorizon.vocabulary import Labels, Scope, Weighing
 
@@ -55,6 +64,9 @@ def test_an_example_is_read_and_written_back(text: str, limit: Limit) -> None:
         ('"say ""x"""="y<=z"<=0.1', '"say ""x""=y<=z"<=0.1'),
         ('"a=b"=c<=0.1', '"a=b"=c<=0.1'),
         ("größe=klein<=0.1", "größe=klein<=0.1"),
+        ("popular:rest<=0.25", "popular<=0.2"),
+        ("popular:rest <= 3@5;weights=log", "popular<=0.75@5;weights=log"),
+        ("popular<=parity", "popular<=0.2"),
     ],
 )
 def test_other_ways_to_write_a_limit(text: str, written: str) -> None:
@@ -72,6 +84,16 @@ def test_other_ways_to_write_a_limit(text: str, written: str) -> None:
             "popular=0.4",
             1,
             "'popular' is no column (give popular<=0.4, or \"popular\" in quotes if it is one)",
+        ),
+        (
+            "popular:rest<=-1",
+            15,
+            "'-1' is no ratio (give a number from 0 on: showings of the group per other)",
+        ),
+        (
+            "new>=parity",
+            6,
+            "parity is for popular (give the share that the group has of all items)",
         ),
         ("popular<=40", 10, "'40' is no share (give a number from 0 to 1, not a percentage)"),
         ("popular<=40%", 10, "'40%' is no share (give a number from 0 to 1, not a percentage)"),
@@ -200,3 +222,19 @@ def test_what_a_place_counts(text: str, weights: list[float]) -> None:
     assert PlaceRule.from_limit(Limit.parse(text)).place_weights(4).tolist() == pytest.approx(
         weights, abs=1e-15
     )
+
+
+def test_alpha_prime_is_the_share_that_keeps_the_ratio() -> None:
+    """The steps between equations 9 and 10, backwards."""
+    for shown in range(10):
+        assert alpha_prime(shown / (10 - shown)) == pytest.approx(shown / 10, abs=1e-15)
+    with pytest.raises(ValueError, match="-1"):
+        alpha_prime(-1)
+
+
+def test_at_parity_items_of_both_groups_are_shown_alike_on_average() -> None:
+    """Equation 6, for 1,000 showings of a catalogue of 1,680 items, 336 of them popular."""
+    limit = Limit.parse("popular<=parity")
+    popular = popular_group(range(1680)).sum()
+    shown = 1000 * limit.share
+    assert shown / popular == pytest.approx((1000 - shown) / (1680 - popular), rel=1e-12)

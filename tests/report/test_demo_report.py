@@ -41,6 +41,7 @@ def result(make_row):
             rows.append(make_row(name, level, seeds=(0,), popularity=share, ndcg=ndcg + level / 10))
         if level == 0.65:
             rows.append(make_row("fcpo:paper", level, seeds=(0,), popularity=0.5, ndcg=0.05))
+            rows.append(make_row("fcpo:tuned", level, seeds=(0,), popularity=0.6, ndcg=0.06))
     items = np.arange(20)
     return DemoResult(
         tuple(rows),
@@ -101,6 +102,7 @@ def test_a_line_has_its_limit_and_whether_it_was_kept(result):
         ["65 %", "ease+quota", "yes", "65.00", "26.50"],
         ["65 %", "fcpo", "yes", "65.00", "36.50"],
         ["65 %", "fcpo:paper", "yes", "50.00", "5.00"],
+        ["65 %", "fcpo:tuned", "yes", "60.00", "6.00"],
         ["37 %", "popularity+quota", "yes", "37.00", "13.70"],
         ["37 %", "ease+quota", "no", "38.00", "23.70"],
         ["37 %", "fcpo", "yes", "37.00", "33.70"],
@@ -123,7 +125,7 @@ def test_it_opens_with_accuracy_at_the_limits_and_whether_they_were_kept(result)
         "NDCG@20 in percent with at most 85 / 65 / 37 % popular items: "
         "fcpo 38.50 / 36.50 / 33.70; ease+quota 28.50 / 26.50 / 23.70; "
         "popularity+quota 18.50 / 16.50 / 13.70. "
-        "9 of 10 limits on popular items kept; not kept by ease+quota (38.00 %, at most 37 %). "
+        "10 of 11 limits on popular items kept; not kept by ease+quota (38.00 %, at most 37 %). "
         f"At rank 1 fcpo shows 30.00 % popular items under {WEIGHED}, 90.00 % without a limit. "
         "After 2 steps fcpo is the most accurate, with an NDCG of 46.30 %. The limit of 37 % "
         "popular items was kept by fcpo and was broken by popularity (at 100.0 % of steps)."
@@ -137,7 +139,7 @@ def test_a_terminal_of_80_columns_shows_both_tables(result):
     lines = [line.rstrip() for line in shown.get().splitlines()]
     assert "37 %  fcpo             yes    37.00    33.70*     33.70*   80.00*" in lines
     words = " ".join(lines)
-    assert "fcpo:paper, the policy of the paper, had 7 rounds of training, for this" in words
+    assert "fcpo:paper, the policy of the paper, and fcpo:tuned had 7 rounds of training" in words
     assert "The long run: 2 steps of one item for every user, at most 37 % popular" in words
     assert "A quota is kept over rounds of 20 items per user" in words
     (fcpo,) = (line for line in lines if line.startswith("fcpo "))

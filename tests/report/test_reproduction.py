@@ -32,13 +32,15 @@ def table(make_row):
 
     def row(paper, name, level=None, *, served="", mode=Mode.ONE_SHOT, **values):
         own = make_row(name, level, seeds=(0,), protocol=Protocol.PAPER, **values)
-        return TableRow(paper, replace(own, mode=mode, settings={"served": "sample"}), served)
+        return TableRow(
+            paper, replace(own, mode=mode, settings={"serve": served or "sample"}), served
+        )
 
     return (
         row("MF", "mf", ndcg=0.0653, gini=0.98, popularity=1.0),
-        row("FCPO-3", "fcpo:paper", 0.4, served="sample", ndcg=0.0687, gini=0.83, popularity=0.32),
+        row("FCPO-3", "fcpo:paper", 0.4, ndcg=0.0687, gini=0.83, popularity=0.32),
         row("FCPO-3", "fcpo:paper", 0.4, served="mean", ndcg=0.07, gini=0.95, popularity=0.3),
-        row("FCPO-3", "fcpo:paper", 0.4, served="sample", mode=Mode.INTERACTIVE, ndcg=0.0702),
+        row("FCPO-3", "fcpo:paper", 0.4, mode=Mode.INTERACTIVE, ndcg=0.0702),
     )
 
 
@@ -51,11 +53,11 @@ def test_the_first_table_has_the_columns_of_the_paper():
 
 def test_a_row_of_the_second_table_has_the_paper_in_every_cell(table):
     shown = main_rows(table)
-    assert [(row.paper, row.serving) for row in shown] == [("MF", ""), ("FCPO-3", "sample")]
+    assert [(row.paper, row.serving) for row in shown] == [("MF", ""), ("FCPO-3", "")]
     grid = table_grid(shown, 20, "Table 2")
     mf, fcpo = grid.lines
     assert [cell.text for cell in mf[:2]] == ["MF", "mf"]
-    assert [cell.text for cell in fcpo[:2]] == ["FCPO-3", "fcpo:paper@0.4, sample"]
+    assert [cell.text for cell in fcpo[:2]] == ["FCPO-3", "fcpo:paper@0.4"]
     # recall, F1, NDCG, Gini index, popularity rate at 20
     assert [cell.paper for cell in mf[2:]] == ["7.44", "5.07", "5.68", "97.03", "99.92"]
     assert [cell.paper for cell in fcpo[2:]] == ["3.33", "2.54", "2.87", "73.23", "36.94"]

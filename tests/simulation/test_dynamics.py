@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from fairhorizon.histories import TableSets
-from fairhorizon.simulation.dynamics import State, advance, alpha_prime, cost_limit, parity_alpha
+from fairhorizon.simulation.dynamics import State, advance, cost_limit
 from fairhorizon.simulation.feedback import LoggedFeedback
 
 N_ITEMS = 8
@@ -117,27 +117,6 @@ def test_a_random_batch_equals_the_slow_loop(list_length, history):
             assert now.queue[u].tolist() == line
             assert set(now.blocked[u].nonzero().flatten().tolist()) == seen
             assert (outcome.reward[u].item(), outcome.cost[u].item()) == (reward, cost)
-
-
-def test_alpha_prime_is_the_share_that_keeps_the_ratio():
-    assert alpha_prime(0) == 0
-    assert alpha_prime(1) == 0.5
-    assert alpha_prime(0.25) == 0.2
-    assert alpha_prime(4) == 0.8
-    for shown in range(10):  # the steps between equations 9 and 10, backwards
-        assert alpha_prime(shown / (10 - shown)) == pytest.approx(shown / 10, abs=1e-15)
-    with pytest.raises(ValueError, match="-1"):
-        alpha_prime(-1)
-
-
-def test_parity_alpha_makes_mean_exposures_equal():
-    assert parity_alpha(1, 3) == 0.5
-    assert parity_alpha(336, 1682) == 336 / 1346
-    share = alpha_prime(parity_alpha(336, 1682))  # of the shown items
-    assert share / 336 == pytest.approx((1 - share) / 1346, rel=1e-14)
-    for sensitive in (-1, 5):
-        with pytest.raises(ValueError, match="leave no other group"):
-            parity_alpha(sensitive, 5)
 
 
 @pytest.mark.parametrize(

@@ -332,7 +332,9 @@ def demo(
     out: Annotated[Path, typer.Option("--out", help="Folder for the page and the figures.")] = Path(
         "demo"
     ),
-    rounds: Annotated[int, typer.Option(min=1, help="Training rounds of fcpo:paper.")] = 20,
+    rounds: Annotated[
+        int, typer.Option(min=1, help="Training rounds of fcpo:paper and fcpo:tuned.")
+    ] = 20,
     seed: options.Seed = 0,
     k: options.Lengths = None,
     encoding: options.Encoding = "utf-8",
@@ -343,7 +345,7 @@ def demo(
 
     Fits fcpo once, evaluates it against popularity and ease:recent+quota, then
     serves 60 steps; prints the tables and writes a page with figures. fcpo:paper,
-    the policy of the paper, is trained briefly for one of the limits.
+    the policy of the paper, and fcpo:tuned are trained briefly for one of them.
     """
     from rich.console import Console
 

@@ -4,8 +4,10 @@
                          [;weights=none|log|w1,w2,..]
 
 GROUP is `popular`, `new`, `gini`, COLUMN=VALUE[,VALUE...] or COLUMN:each, with quotes around names
-that have other characters than letters, digits, `_`, `-` and `.`. This module reads and writes the
-text; who is in a group is up to the data (`datasets.py`).
+that have other characters than letters, digits, `_`, `-` and `.`. The paper's two constraints are
+short for shares: `popular:rest<=RATIO` limits the ratio of the group's showings to all others, and
+`popular<=parity` gives the group the share that it has of the catalogue. This module reads and
+writes the text; who is in a group is up to the data (`datasets.py`).
 """
 
 import re
@@ -13,16 +15,25 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NoReturn, Self
 
 from fairhorizon.errors import ConfigError
+from fairhorizon.limits.groups import POPULAR_SHARE
 from fairhorizon.vocabulary import Labels, Scope, Weighing
 
 POPULAR, NEW, GINI = "popular", "new", "gini"
 RESERVED = (POPULAR, NEW, GINI)
-EACH = "each"
+EACH, PARITY = "each", "parity"
 EXAMPLE = "popular<=0.4"
 QUOTED_EXAMPLE = '"brand=A & B"<=0.1'
 PLAIN_NAME = re.compile(r"[\w.-]+")
+RATIO = re.compile(rf"\s*{POPULAR}\s*:\s*rest\s*(?=[<>])")
 # COLUMN=VALUES:SHARE, as in other tools; refused with the text that says the same.
 OLD_FORM = re.compile(r"(?P<column>[^=<>]+)=(?P<values>[^<>]+):(?P<share>[\d.]+)")
+
+
+def alpha_prime(alpha: float) -> float:
+    """The largest share of the group where Exposure(G0) / Exposure(G1) <= alpha (equation 7)."""
+    if alpha < 0:
+        raise ValueError(f"alpha is a ratio of exposures: it must be at least 0, not {alpha}")
+    return alpha / (1 + alpha)
 
 
 class LimitError(ConfigError):
@@ -187,9 +198,12 @@ class _LimitReader(_TextCursor):
 
     def limit(self) -> dict[str, Any]:
         self._refuse_old_form()
-        group = self._group()
+        ratio = RATIO.match(self.text)
+        if ratio:
+            self.at = ratio.end()
+        group = GroupOf(POPULAR) if ratio else self._group()
         is_floor = self._sign() == ">="
-        share = self._share()
+        share = alpha_prime(self._ratio()) if ratio else self._share(group)
         fields: dict[str, Any] = {"group": group, "is_floor": is_floor, "share": share}
         if self.next_is("@"):
             fields["first"] = self._first()
@@ -261,9 +275,25 @@ class _LimitReader(_TextCursor):
         self.at += 2
         return sign
 
-    def _share(self) -> float:
+    def _ratio(self) -> float:
         begin = self.at
         text = self.up_to("@;")
+        ratio = number_of(text)
+        if ratio is None or ratio < 0:
+            self.at = begin
+            self.fail(
+                f"{text!r} is no ratio", "a number from 0 on: showings of the group per other"
+            )
+        return ratio
+
+    def _share(self, group: GroupOf) -> float:
+        begin = self.at
+        text = self.up_to("@;")
+        if text == PARITY:
+            if group != GroupOf(POPULAR):
+                self.at = begin
+                self.fail(f"{PARITY} is for {POPULAR}", "the share that the group has of all items")
+            return POPULAR_SHARE
         share = number_of(text)
         if share is None or not 0 <= share <= 1:
             self.at = begin

@@ -71,7 +71,6 @@ BETTER: Mapping[str, Better] = {
 # A run counts as near the limit within this distance, looked at from a quarter of it on.
 NEAR = 0.02
 SETTLED = 0.25
-SERVED = "served"  # what a serving setting may be called
 
 
 # ---- What differs, and why -----------------------------------------------------------------------
@@ -164,7 +163,7 @@ def table_grid(rows: Sequence[TableRow], k: int, caption: str) -> Grid:
         metrics = [
             metric_cell(row.result, name, k, theirs.get(f"{name}@{k}")) for name in PAPER_METRICS
         ]
-        lines.append([Cell(row.paper), Cell(called(row)), *metrics])
+        lines.append([Cell(row.paper), Cell(row.result.method), *metrics])
     better = {number: BETTER[name] for number, name in enumerate(PAPER_METRICS, 2)}
     headings = ["Paper", "Here", *(columns[name].heading for name in PAPER_METRICS)]
     return Grid(headings, placed(lines, better), len(PAPER_METRICS), caption)
@@ -176,19 +175,13 @@ def servings_grid(rows: Sequence[TableRow], k: int) -> Grid:
     lines = [
         [
             *(Cell(text) for text in (row.paper, row.result.method, LISTS[row.result.mode])),
-            Cell(row.serving or "as trained"),
+            Cell(row.serving or row.result.settings.get("serve", "")),
             *(metric_cell(row.result, name, k) for name in names),
         ]
         for row in rows
     ]
     headings = ["Paper", "Here", "Lists", "Served", *(columns[name].heading for name in names)]
     return Grid(headings, lines, len(names), f"How lists are made, K = {k}")
-
-
-def called(row: TableRow) -> str:
-    """Our name of a row, and how its lists were made where there are several ways."""
-    served = f", {row.serving}" if row.serving else ""
-    return f"{row.result.method}{served}"
 
 
 def paper_metrics(dataset: str, name: str) -> dict[str, float]:
@@ -203,11 +196,7 @@ def paper_metrics(dataset: str, name: str) -> dict[str, float]:
 
 def main_rows(rows: Sequence[TableRow]) -> list[TableRow]:
     """Those that the paper's table has: lists made at once, by each policy as it serves itself."""
-    return [row for row in rows if row.result.mode is Mode.ONE_SHOT and is_own_way(row)]
-
-
-def is_own_way(row: TableRow) -> bool:
-    return row.serving in ("", row.result.settings.get(SERVED))
+    return [row for row in rows if row.result.mode is Mode.ONE_SHOT and not row.serving]
 
 
 def long_grid(run: LongTermResult) -> Grid:

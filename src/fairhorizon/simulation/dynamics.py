@@ -151,20 +151,6 @@ def _repeats(lists: Tensor) -> Tensor:
     return torch.tril(same, diagonal=-1).any(dim=2)
 
 
-def alpha_prime(alpha: float) -> float:
-    """The largest share of a list that may be sensitive when Exposure(G0)/Exposure(G1) <= alpha."""
-    if alpha < 0:
-        raise ValueError(f"alpha is a ratio of exposures: it must be at least 0, not {alpha}")
-    return alpha / (1 + alpha)
-
-
-def parity_alpha(n_sensitive: int, n_items: int) -> float:
-    """The alpha at which the Exact-K limit, met exactly, is demographic parity: |G0|/|G1|."""
-    if not 0 <= n_sensitive < n_items:
-        raise ValueError(f"{n_sensitive} sensitive items of {n_items} leave no other group")
-    return n_sensitive / (n_items - n_sensitive)
-
-
 def cost_limit(alpha_prime: float, list_length: int, gamma_c: float, horizon: int) -> float:
     """Equation 11: d, the discounted cost of showing alpha' K sensitive items a step."""
     # T terms, one for each step with a cost; docs/paper-map.md says how the paper's sums differ.

@@ -36,7 +36,8 @@ from fairhorizon.vocabulary import POPULAR, Protocol
 LEVELS = (0.85, 0.65, 0.37)
 UNLIMITED = "popularity"
 LIMITED = ("popularity+quota", "ease:recent+quota", "fcpo")
-PAPER, PAPER_LEVEL = "fcpo:paper", 0.65  # trained for one limit, and slow: one level is enough
+# the paper's policy, trained for one limit: one level is enough
+PAPER, PAPER_LEVEL = ("fcpo:paper", "fcpo:tuned"), 0.65
 IN_LONG_RUN = ("popularity", "ease:recent+quota", "ease:recent+control", "fcpo")
 # The strictest level with each showing counted as its place: exposure, not the number of showings.
 BY_PLACE = Limit.parse(f"popular<={LEVELS[-1]};weights=log")
@@ -51,7 +52,7 @@ class DemoResult:
     """All that the page of the demonstration shows."""
 
     rows: tuple[SummaryRow, ...]  # of one seed, in the order of the table
-    paper_rounds: int  # of training that fcpo:paper had
+    paper_rounds: int  # of training that the paper's policy had
     found: tuple[str, ...]  # by the fit of fcpo, about the log
     exposure: Mapping[str, NDArray[np.int64]]  # (n_items,) showings in the lists, by method
     training: NDArray[np.int64]  # (n_items,) how often each item is in the training log
@@ -91,7 +92,7 @@ class Fits:
         return self._models[trained].as_served_by(self._build(method))
 
     def _build(self, method: Method) -> Recommender:
-        given = {"rounds": self.rounds} if method.name == PAPER else {}
+        given = {"rounds": self.rounds} if method.name in PAPER else {}
         return build(method, given, self.seed)
 
 
@@ -106,7 +107,7 @@ def demonstrate(
 ) -> DemoResult:
     """Fit every method once, evaluate it at its levels, and run some of them step by step.
 
-    rounds: of training of fcpo:paper.
+    rounds: of training of fcpo:paper and fcpo:tuned.
     titles: (n_items,) of the items, empty where one has none.
     """
     fits = Fits(dataset, seed=seed, rounds=rounds, listener=listener)
@@ -171,7 +172,7 @@ def methods() -> list[Method]:
     """In the order of the table: without a limit, then level by level."""
     chosen = [Method.parse(UNLIMITED)]
     for level in LEVELS:
-        names = (*LIMITED, PAPER) if level == PAPER_LEVEL else LIMITED
+        names = (*LIMITED, *PAPER) if level == PAPER_LEVEL else LIMITED
         chosen += [Method.parse(name).limited_to(level) for name in names]
     return chosen
 

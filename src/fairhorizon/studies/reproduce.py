@@ -74,9 +74,15 @@ class Serving:
     settings: Mapping[str, Any] = field(default_factory=dict)  # of fcpo
 
 
-AS_TRAINED = Serving("")
-SERVINGS: tuple[Serving, ...] = (AS_TRAINED,)
-LONG_SERVINGS: tuple[Serving, ...] = (AS_TRAINED,)
+AS_TRAINED = Serving("")  # as the settings of the preset say
+BY_LEARNING_ALONE = Serving("control=off", {"control": False})
+LONG_SERVINGS = (AS_TRAINED, BY_LEARNING_ALONE)
+
+
+def servings(preset: str) -> tuple[Serving, Serving]:
+    """As a preset serves, and the other one of a sampled W and its mean."""
+    other = "sample" if PRESETS[preset].serve == "mean" else "mean"
+    return AS_TRAINED, Serving(other, {"serve": other})
 
 
 @dataclass(frozen=True)
@@ -114,7 +120,7 @@ class TableRow:
 
     paper: str  # as "MF-FOE" or "FCPO-1"
     result: SummaryRow
-    serving: str = ""  # of a policy: mean or sample; empty: as its settings say
+    serving: str = ""  # of a policy: mean or sample, where it was trained to serve the other one
 
     def to_json(self) -> dict[str, Any]:
         return {"paper": self.paper, "serving": self.serving, **self.result.to_json()}
@@ -227,7 +233,7 @@ class PaperStudy:
             (name, method, self.lists(mode, serving))
             for name, method in self.policies
             for mode in Mode
-            for serving in SERVINGS
+            for serving in servings(method.preset or "")
         ]
         return rows
 
