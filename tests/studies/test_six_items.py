@@ -1,5 +1,6 @@
 """The example of the introduction: by hand, against a search through all plans, and learned."""
 
+from dataclasses import replace
 from itertools import product
 from math import comb
 
@@ -43,17 +44,22 @@ def test_states_are_all_ways_to_have_shown_items() -> None:
 def test_two_items_by_hand() -> None:
     """B is free twice: at one showing each A, the first, is popular. Then B costs, and A does not.
 
-    At a third every policy but the myopic one can show B all the time, at the cost of one showing.
+    At a third B can be shown all the time, at the cost of one showing. The myopic allocation spends
+    it at the third step, where there is something to spend it on.
     """
     optimum = within_limit(TWO, OPTIMUM, optimal_at_price)
     assert optimum.clicks == pytest.approx(0.6)
     assert optimum.popular == pytest.approx(1 / 3)
     assert optimum.shares == pytest.approx((0, 1))
     assert optimum.popular_so_far == pytest.approx((0, 0, 1 / 3))
-    # at the third step a third of the showings may be of B
     step_by_step = measured(TWO, "myopic", myopic(TWO))
-    assert step_by_step.clicks == pytest.approx((0.6 + 0.6 + 0.6 / 3 + 0.2 * 2 / 3) / 3)
-    assert step_by_step.popular == pytest.approx(1 / 9)
+    assert step_by_step.clicks == pytest.approx(0.6)
+    assert step_by_step.popular == pytest.approx(1 / 3)
+    # at a fifth 3 / 5 of the third showings may be of B
+    less = replace(TWO, alpha_prime=0.2)
+    step_by_step = measured(less, "myopic", myopic(less))
+    assert step_by_step.clicks == pytest.approx((0.6 + 0.6 + 0.6 * 0.6 + 0.4 * 0.2) / 3)
+    assert step_by_step.popular_so_far == pytest.approx((0, 0, 0.2))
     # half of the showings to A, half to B: whichever is popular, half of the showings are of it
     parity = measured(TWO, "parity", fixed_parity(TWO))
     assert parity.clicks == pytest.approx(0.4)
@@ -101,14 +107,13 @@ def _best_mixture(plans: list[tuple[float, float]], share: float) -> float:
 
 
 def test_looking_ahead_pays_on_the_six_items() -> None:
-    """The optimum has 22 % more clicks than the myopic allocation, 9 % more than one price."""
+    """The optimum has 14 % more clicks than the myopic allocation, 9 % more than one price."""
     parity, step_by_step, price, optimum = rivals(SixItems())
     assert optimum.clicks == pytest.approx(0.7189, abs=1e-4)
-    assert step_by_step.clicks == pytest.approx(0.5870, abs=1e-4)
+    assert step_by_step.clicks == pytest.approx(0.63, abs=1e-4)
     assert price.clicks == pytest.approx(0.66, abs=1e-4)
     assert parity.popular == pytest.approx(0.752, abs=1e-3)
-    assert step_by_step.popular <= 0.3 + 1e-9
-    for row in (price, optimum):
+    for row in (step_by_step, price, optimum):
         assert row.popular == pytest.approx(0.3, abs=1e-6)
     # A and B, which nobody wants much, keep D unpopular
     assert optimum.shares[0] + optimum.shares[1] > 0.25

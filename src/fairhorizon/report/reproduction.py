@@ -129,8 +129,8 @@ WHY_INTRODUCTION = {
     "are ours, small enough for an exact optimum.",
     "Fixed parity": "Half of the showings to the items that were popular at first; by the labels "
     "of the moment it is far above the limit, and C, E and F are never shown.",
-    "Myopic": "The exact solution of every single step under the labels of the moment. It shows D "
-    "until D is popular.",
+    "Myopic": "The exact solution of every single step under the labels of the moment, with all "
+    "that the limit on the showings so far leaves. It shows D until D is popular.",
     "One price": "The most clicks less a price for popular items, the best price for the whole run "
     "found in hindsight.",
     "Optimum and fcpo": "Now and then they show A and B, which nobody wants much: so these stay "

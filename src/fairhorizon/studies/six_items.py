@@ -127,8 +127,7 @@ def measured(world: SixItems, name: str, policy: Policy, *, seed: int | None = N
         shown = chances[:, None] * choice  # (states, items)
         by_item += shown.sum(0)
         popular.append(shown[labels].sum())
-        # Several states may lead to the same one; their chances add up.
-        chances = np.bincount(following.ravel(), shown.ravel()).astype(np.float64)
+        chances = _following_chances(shown, following)
     return SixItemsRow(
         name,
         world.alpha_prime,
@@ -139,6 +138,12 @@ def measured(world: SixItems, name: str, policy: Policy, *, seed: int | None = N
         gini=gini(by_item),
         popular_so_far=tuple((np.cumsum(popular) / np.arange(1, world.steps + 1)).tolist()),
     )
+
+
+def _following_chances(shown: Floats, following: NDArray[np.int64]) -> Floats:
+    """(states of the next step,) by the chance of each state and item (states, items)."""
+    # Several states may lead to the same one; their chances add up.
+    return np.bincount(following.ravel(), shown.ravel()).astype(np.float64)
 
 
 def mixed(world: SixItems, name: str, below: Policy, above: Policy) -> SixItemsRow:
@@ -178,20 +183,31 @@ def fixed_parity(world: SixItems) -> Policy:
 
 
 def myopic(world: SixItems) -> Policy:
-    """At every step the most clicks that a share alpha' of popular items allows, by the labels now.
+    """At every step the most clicks within the limit on all showings so far, by the labels now.
 
-    The exact solution of the step: the best popular item with chance alpha' if it is clicked more
-    than the best other one, which has the rest.
+    As the control of the long run has it: shown is the best popular item or the best other one, and
+    what the limit leaves goes first to the states in which the popular one gains most. What one
+    step leaves over is there for the next.
     """
     clicks, policy = world.click_chances, []
-    for labels in world.labels:
+    chances, left = np.ones(1), 0.0  # of the states of the step, and of the limit
+    for labels, following in zip(world.labels, world.following, strict=True):
         popular = np.where(labels, clicks, -1).argmax(1)
         other = np.where(labels, -1, clicks).argmax(1)
-        share = np.where(clicks[popular] > clicks[other], world.alpha_prime, 0.0)
+        gains = clicks[popular] - clicks[other]
+        left += world.alpha_prime
+        share = np.zeros(len(labels))
+        for gain in np.unique(gains[gains > 0])[::-1]:
+            alike = gains == gain
+            there = chances[alike].sum()
+            # States with the same gain are treated alike; a state that is never met needs no room.
+            share[alike] = np.clip(left / there, 0, 1) if there > 0 else 1.0
+            left -= float(chances[alike] @ share[alike])
         choice, rows = np.zeros(labels.shape), np.arange(len(labels))
         choice[rows, popular] = share
         choice[rows, other] = 1 - share
         policy.append(choice)
+        chances = _following_chances(chances[:, None] * choice, following)
     return policy
 
 
