@@ -31,6 +31,8 @@ from .limits.step_limits import (
 from .lird import Lird as Lird
 from .lird import LirdConfig as LirdConfig
 from .lird import OnlineLird as OnlineLird
+from .metrics.summary import METRICS as METRICS
+from .metrics.summary import MeasuredLists as MeasuredLists
 from .model.explain import Explanation as Explanation
 from .model.model import Model as Model
 from .model.model import ModelServer as ModelServer

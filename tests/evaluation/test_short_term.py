@@ -1,6 +1,7 @@
 """evaluate() on a recommender with known lists: metrics computed by hand."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,9 +9,10 @@ import pytest
 
 from fairhorizon.data.frames import from_arrays
 from fairhorizon.data.splits import Split, split
-from fairhorizon.errors import ConfigError, ModelError
+from fairhorizon.errors import ConfigError, DataError, ModelError
 from fairhorizon.evaluation.short_term import evaluate
 from fairhorizon.metrics.spread import finite
+from fairhorizon.metrics.summary import MeasuredLists
 from fairhorizon.recommenders.base import RankedLists
 from fairhorizon.simulation.feedback import Scenario
 from fairhorizon.vocabulary import Mode, Protocol
@@ -84,6 +86,30 @@ def test_the_metrics_by_hand(parts: Split) -> None:
     }
     for name, value in expected.items():
         assert result.metrics[name] == pytest.approx(value, rel=1e-12), name
+
+
+def test_further_metrics_and_metrics_of_your_own(parts: Split) -> None:
+    def third(measured: MeasuredLists, k: int) -> float:
+        return float((measured.lists[:, :k] == 1).sum())
+
+    model = fixed(parts)
+    named = evaluate(model, parts, ks=[2, 4], sensitive=POPULAR, metrics=["mrr", "aclt"]).metrics
+    assert named["mrr@2"] == pytest.approx((1 / 2 + 1) / 2)
+    # items above 1 in the first four: 9 2 | 5 | 2 3
+    assert named["aclt@4"] == pytest.approx((2 + 1 + 2) / 3)
+    own = evaluate(model, parts, ks=[2, 4], sensitive=POPULAR, metrics={"third": third}).metrics
+    assert (own["third@2"], own["third@4"]) == (1, 3)
+    assert set(own) - set(evaluate(model, parts, ks=[2, 4]).metrics) == {"third@2", "third@4"}
+
+
+def test_a_metric_by_a_column_of_the_log() -> None:
+    log = from_arrays(list("aabb") * 5, [*range(5)] * 4, timestamps=range(20))
+    colours = np.array(["red", "red", "red", "red", "blue"], dtype=object)
+    parts = split(replace(log, attributes={"colour": colours}))
+    found = evaluate(fixed(parts, [[0, 4], [4, 1]]), parts, ks=[2], metrics=["max_min:colour"])
+    assert found.metrics["max_min:colour@2"] == pytest.approx((2 / 4) / (4 / 5))
+    with pytest.raises(DataError, match="there is no column 'size'"):
+        evaluate(fixed(parts, [[0, 4], [4, 1]]), parts, ks=[2], metrics=["max_min:size"])
 
 
 def test_a_result_says_what_it_is(parts: Split) -> None:

@@ -1,6 +1,6 @@
 """Short-term evaluation: lists for every user against the test items, with fixed groups."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -10,13 +10,14 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from fairhorizon.data.interactions import Interactions
+from fairhorizon.data.items import log_attribute
 from fairhorizon.data.splits import Split
 from fairhorizon.errors import ConfigError, DataError, ModelError
-from fairhorizon.limits.groups import popular_group
+from fairhorizon.limits.groups import popular_group, values_of_items
 from fairhorizon.limits.measured import LimitOutcome
 from fairhorizon.metrics import accuracy
 from fairhorizon.metrics.spread import finite, strict_json
-from fairhorizon.metrics.summary import summarise
+from fairhorizon.metrics.summary import MeasuredLists, Metric, summarise
 from fairhorizon.recommenders.base import RankedLists, Recommender
 from fairhorizon.simulation.feedback import Scenario, evaluation_scenario, validation_scenario
 from fairhorizon.vocabulary import POPULAR, Mode, Protocol
@@ -145,6 +146,7 @@ def evaluate(
     sensitive: NDArray[np.bool_] | None = None,
     seed: int | None = None,
     served: RankedLists | None = None,
+    metrics: Iterable[str] | Mapping[str, Metric] = (),
 ) -> Result:
     """Recall, F1, NDCG and the fairness metrics of a model's lists, against the test items.
 
@@ -160,6 +162,9 @@ def evaluate(
         by training count.
     seed: of what is random in serving; without it, the seed of the model.
     served: the lists of the model, where they have been made already.
+    metrics: in addition to those of every evaluation: names, such as ["mrr", "ild:genre"], or
+        functions by names, {"mine": function}. A function is given a `MeasuredLists` and the number
+        k of places that count, and returns one number, or (n_users,) of which the mean is taken.
     """
     protocol, mode = Protocol(protocol), Mode(mode)
     check_fit(model, split)
@@ -176,13 +181,41 @@ def evaluate(
     lists = served.lists
     if sensitive is None:
         sensitive = popular_group(split.train.item_counts())
-    relevant = relevance(split.test)
     alpha_prime = model.alpha_prime
-    metrics = summarise(lists, relevant, sensitive, ks=sorted(ks), alpha_prime=alpha_prime)
-    apart = by_history(lists, relevant, split.train, max(ks))
+    measured = measured_lists(lists, split, sensitive, alpha_prime)
+    found = summarise(measured, sorted(ks), metrics)
+    apart = by_history(lists, measured.relevant, split.train, max(ks))
     return Result(
         *(split.name, model.method, protocol, mode, seed, alpha_prime),
-        *(metrics, lists, apart, dict(served.prices)),
+        *(found, lists, apart, dict(served.prices)),
+    )
+
+
+def measured_lists(
+    lists: NDArray[np.integer[Any]],
+    split: Split,
+    sensitive: NDArray[np.bool_],
+    alpha_prime: float = 1.0,
+    *,
+    attribute: Callable[[str], NDArray[Any]] | None = None,
+    users: NDArray[np.integer[Any]] | None = None,
+) -> MeasuredLists:
+    """Lists with the test items, the training log and the groups they are measured against.
+
+    lists: (n_users, K) item codes.  sensitive: (n_items,) bool, the limited group.
+    attribute: gives the cells of a column, (n_items,); None: those of the log.
+    users: (n_users,) the codes of the users of the lists; None: all of them.
+    """
+    cells = attribute or (lambda column: log_attribute(split.train, column))
+    relevant = relevance(split.test)
+    return MeasuredLists(
+        lists,
+        relevant if users is None else relevant[users],
+        relevance(split.train),
+        sensitive,
+        alpha_prime,
+        lambda column: values_of_items(cells(column)),
+        users,
     )
 
 

@@ -66,6 +66,43 @@ def f1(
     return np.asarray(2 * h.sum(axis=1) / (k + n), dtype=np.float64)
 
 
+def precision(
+    hits: NDArray[np.bool_], n_relevant: NDArray[np.integer[Any]], k: int
+) -> NDArray[np.float64]:
+    """h / k: the share of the first k places that hit, empty places included; as in `recall`."""
+    h, n = _hits_and_relevant(hits, n_relevant, k)
+    return np.where(np.isnan(n), np.nan, h.sum(axis=1) / k)
+
+
+def hit_rate(
+    hits: NDArray[np.bool_], n_relevant: NDArray[np.integer[Any]], k: int
+) -> NDArray[np.float64]:
+    """1 where the first k places have a hit, else 0; arrays as in `recall`."""
+    h, n = _hits_and_relevant(hits, n_relevant, k)
+    return np.where(np.isnan(n), np.nan, h.any(axis=1))
+
+
+def reciprocal_rank(
+    hits: NDArray[np.bool_], n_relevant: NDArray[np.integer[Any]], k: int
+) -> NDArray[np.float64]:
+    """1 / the place of the first hit, 0 without one; its mean is the MRR; as in `recall`."""
+    h, n = _hits_and_relevant(hits, n_relevant, k)
+    # `argmax` finds the first hit; of a list without hits it is 0, which `any` sets right.
+    return np.where(np.isnan(n), np.nan, h.any(axis=1) / (1 + h.argmax(axis=1)))
+
+
+def average_precision(
+    hits: NDArray[np.bool_], n_relevant: NDArray[np.integer[Any]], k: int
+) -> NDArray[np.float64]:
+    """Sum of precision@i over the places i <= k that hit, / min(k, n); its mean is the MAP.
+
+    Arrays as in `recall`.
+    """
+    h, n = _hits_and_relevant(hits, n_relevant, k)
+    precision_at = np.cumsum(h, axis=1) / np.arange(1, k + 1)  # (n_users, k)
+    return np.asarray((precision_at * h).sum(axis=1) / np.minimum(n, k), dtype=np.float64)
+
+
 def discount(ranks: NDArray[Any]) -> NDArray[np.float64]:
     """The weight of rank 1, 2, ... of a list, in DCG and in exposure: 1 / log2(1 + rank).
 

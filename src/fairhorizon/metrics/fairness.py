@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from fairhorizon.metrics.accuracy import EMPTY, check_codes, discount, first_k
+from fairhorizon.metrics.item_groups import membership
 from fairhorizon.metrics.shares import ROUNDING, rounded_up, whole_showings
 
 
@@ -134,23 +136,38 @@ def demographic_parity_gap(counts: NDArray[Any], popular: NDArray[np.bool_]) -> 
     return float(of_popular.mean() - of_tail.mean())
 
 
-def worst_off_share(counts: NDArray[Any], providers: NDArray[Any]) -> float:
-    """The lot of the worst-off provider (max-min fairness): 1 at parity, 0 if one is never shown.
+def entropy(counts: NDArray[Any]) -> float:
+    """Shannon entropy of exposure over its largest: 1 when all items are shown equally.
+
+    - sum_i p_i log p_i / log n,  with p_i = g_i / sum(g): 0 when only one item is shown.
+
+    counts: (n,) showings of items, or of groups of items.
+    """
+    g = _sorted_counts(counts)
+    total = float(g.sum())
+    if total == 0 or g.size == 1:
+        return float("nan")
+    p = g[g > 0] / total  # 0 log 0 = 0
+    return float(-(p * np.log(p)).sum() / np.log(g.size))
+
+
+def worst_off_share(counts: NDArray[Any], providers: NDArray[Any] | csr_array) -> float:
+    """The max-min share, of the worst-off provider: 1 at parity, 0 if one is never shown.
 
     min over providers p of  (g_p / sum(g)) / (n_p / n),  with g_p the exposure of the n_p items
     of p among all n. Weighted by n_p / n these quotients have the mean 1, so that 1 is the most.
 
-    providers: (n_items,) the provider of each item, as a whole number; or a group, True or False.
+    providers: (n_items,) the provider of each item, as a whole number; or a group, True or False;
+        or as from `membership`. Items of no provider do not count.
     """
-    if counts.shape != providers.shape:
+    if counts.shape[0] != providers.shape[0]:
         raise ValueError(f"counts have shape {counts.shape}, providers {providers.shape}")
-    # Providers may have any codes: `codes` numbers them from 0, `items` counts the items of each.
-    _, codes, items = np.unique(providers, return_inverse=True, return_counts=True)
-    exposure = np.bincount(codes, weights=counts.astype(np.float64))
+    parts = providers if isinstance(providers, csr_array) else membership(providers)
+    exposure, items = parts.T @ counts.astype(np.float64), parts.sum(axis=0)
     total = float(exposure.sum())
     if total == 0:
         return float("nan")
-    return float((exposure / total / (items / counts.size)).min())
+    return float((exposure / total / (items / items.sum())).min())
 
 
 def exact_k_violation_rate(

@@ -8,7 +8,7 @@ measured on the first K distinct items.
 
 import math
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from fairhorizon.data.splits import Split
 from fairhorizon.data.tables import columns_of, title_among
 from fairhorizon.datasets import DataPlace, Dataset, DataSpec, item_attribute
 from fairhorizon.errors import ConfigError, DataError, NoColumnError
-from fairhorizon.evaluation.short_term import EvaluationRow, relevance
+from fairhorizon.evaluation.short_term import EvaluationRow, measured_lists
 from fairhorizon.limits.groups import attribute_values, values_of_items
 from fairhorizon.limits.measured import Showings, Verdict, families_of, limit_reached, verdicts_of
 from fairhorizon.limits.resolved import ResolvedLimit
@@ -36,7 +36,7 @@ from fairhorizon.metrics.fairness import (
     worst_off_share,
 )
 from fairhorizon.metrics.spread import strict_json
-from fairhorizon.metrics.summary import ACCURACY, summarise
+from fairhorizon.metrics.summary import ACCURACY, OF_HITS, summarise
 from fairhorizon.studies.rows import SampleLists, sample_items, typical_user
 from fairhorizon.vocabulary import Mode, Protocol
 
@@ -347,11 +347,15 @@ def audit(
     alpha_prime: float = 1.0,
     name: str = UNNAMED,
     notes: ItemNotes = NO_NOTES,
+    metrics: Sequence[str] = (),
+    attribute: Callable[[str], NDArray[Any]] | None = None,
 ) -> AuditResult:
     """Measure what was shown against the test items and the item groups of the data.
 
     limits: measured on everything that was shown; a list has as many places as the longest.
     notes: providers and titles of the items, where they are known.
+    metrics: names of metrics in addition to those of every evaluation.
+    attribute: gives the cells of a column that such a metric names; None: those of the log.
 
     The protocol is `standard` if no user is shown an item of their own history, else `paper`.
     """
@@ -372,7 +376,7 @@ def audit(
         Mode.ONE_SHOT,
         None,
         alpha_prime,
-        metrics_of(dataset, shown, exposure, ks, alpha_prime),
+        metrics_of(dataset, shown, exposure, ks, alpha_prime, metrics, attribute),
         dataset.group_name,
         limits=reached,
     )
@@ -455,19 +459,32 @@ def metrics_of(
     exposure: NDArray[np.int64],
     ks: Sequence[int],
     alpha_prime: float,
+    further: Sequence[str] = (),
+    attribute: Callable[[str], NDArray[Any]] | None = None,
 ) -> dict[str, float]:
     """The metrics of an evaluation; for an impression log also those of all impressions."""
-    served, groups = shown.per_user() > 0, dataset.sensitive
     # Users without a list are left out of all averages, and reported as a count.
-    relevant, lists = relevance(dataset.split.test)[served], shown.first(max(ks))[served]
-    metrics = summarise(lists, relevant, groups, ks=ks, alpha_prime=alpha_prime)
+    served = np.flatnonzero(shown.per_user())
+
+    def found(showings: Recommendations, further: Sequence[str]) -> dict[str, float]:
+        lists = showings.first(max(ks))[served]
+        measured = measured_lists(
+            *(lists, dataset.split, dataset.sensitive, alpha_prime),
+            attribute=attribute,
+            users=served,
+        )
+        return summarise(measured, ks, further)
+
+    metrics = found(shown, further)
     if shown.is_log:
         # Accuracy of a log: repeats would fill the first K places with what the user has seen
         # already.
-        lists = shown.distinct().first(max(ks))[served]
-        distinct = summarise(lists, relevant, groups, ks=ks, alpha_prime=alpha_prime)
-        metrics |= {f"{name}@{k}": distinct[f"{name}@{k}"] for k in ks for name in ACCURACY}
-        metrics |= exposure_of_all(exposure, groups)
+        accuracy = [name for name in further if name in OF_HITS]
+        distinct = found(shown.distinct(), accuracy)
+        metrics |= {
+            f"{name}@{k}": distinct[f"{name}@{k}"] for k in ks for name in (*ACCURACY, *accuracy)
+        }
+        metrics |= exposure_of_all(exposure, dataset.sensitive)
     return metrics
 
 
