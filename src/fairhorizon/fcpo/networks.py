@@ -11,12 +11,20 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from fairhorizon.allocation.limit_matrix import Counts, Flags
 from fairhorizon.fcpo.config import FcpoConfig
 from fairhorizon.histories import ItemSets
 from fairhorizon.lbfgs import minimise
 from fairhorizon.rankers.candidates import CatalogueCandidates
 from fairhorizon.rankers.ensemble import Ensemble
-from fairhorizon.recommenders.lists.features import EnsembleItems, FeatureSource, ItemFeatures
+from fairhorizon.recommenders.lists.features import (
+    EnsembleItems,
+    FeatureSource,
+    Groups,
+    ItemFeatures,
+    Logits,
+    logits_of,
+)
 
 
 # ---- Encoders: the state s_t = [e_u; GRU(H_t)] over fixed embeddings (equation 12) ---------------
@@ -195,6 +203,22 @@ class EmbeddedItems:
     ) -> CatalogueCandidates:
         return self.candidate_set(users, queues, blocked, sensitive)
 
+    @torch.no_grad()
+    def logits(
+        self,
+        weights: Tensor,
+        users: Tensor,
+        queues: Tensor,
+        blocked: Flags,
+        groups: Groups | None,  # noqa: ARG002
+        at_least: int = 0,  # noqa: ARG002
+    ) -> Iterator[tuple[Counts | None, Logits]]:
+        closed = torch.from_numpy(blocked).to(weights.device)
+        # Groups have no weight here.
+        nothing = torch.zeros(blocked.shape[1], dtype=torch.bool, device=weights.device)
+        found = logits_of(self.candidate_set(users, queues, closed, nothing), weights)
+        return ((None, logits) for _, logits in found)
+
 
 # ---- The head: what the last layer says of W, and so what is sampled -----------------------------
 SMALL = 0.1  # times the usual first weights: every state begins nearly alike
@@ -266,6 +290,13 @@ class Actor(nn.Module):
         head = self.body[-1]
         assert isinstance(head, nn.Linear)
         return head
+
+    @property
+    def same_outputs(self) -> Tensor | None:
+        """(1, ...) the outputs, where they are the same in all states and nobody learns them."""
+        if torch.is_grad_enabled() or self.head.weight.any():
+            return None
+        return self.head.bias[None]
 
     @torch.no_grad()
     def start_with_weights(self, row: Sequence[float]) -> None:

@@ -47,13 +47,18 @@ class ActorProbabilities:
     def items(self) -> FeatureSource:
         return self.actor.items
 
-    def predict(self, candidate_set: CandidateSet, users: Tensor, queues: Tensor) -> Tensor:
-        outputs = self.actor(users, self.items.encoder_input(queues))
-        weights = rows_of(outputs, self.actor.list_length)
+    def weights(self, users: Tensor, queues: Tensor) -> Tensor:
+        outputs = self.actor.same_outputs
+        if outputs is None:
+            outputs = self.actor(users, self.items.encoder_input(queues))
+        weights = rows_of(outputs, self.actor.list_length).mean(1)
         if self.items.priced:
             # The price of the level, found for all users together, replaces the learned one.
-            weights = torch.cat([weights[..., :-1], torch.zeros_like(weights[..., -1:])], dim=2)
-        return softmax_probabilities(candidate_set, weights.mean(1, keepdim=True))
+            weights = torch.cat([weights[:, :-1], torch.zeros_like(weights[:, -1:])], dim=1)
+        return weights.expand(len(users), -1)
+
+    def predict(self, candidate_set: CandidateSet, users: Tensor, queues: Tensor) -> Tensor:
+        return softmax_probabilities(candidate_set, self.weights(users, queues)[:, None])
 
 
 # ---- How even lists may be made: as much as accuracy on later items can afford -------------------

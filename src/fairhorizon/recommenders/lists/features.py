@@ -9,14 +9,20 @@ So an item that enters G0 is priced at once, without any learning, and a policy 
 weights for each state is at least as good as the best fixed mixture of the rankers.
 """
 
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 from typing import Protocol as Interface
 from weakref import ref
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from fairhorizon.allocation.candidates import NEVER
+from fairhorizon.allocation.limit_matrix import Counts, Flags
 from fairhorizon.histories import ItemSets
 from fairhorizon.rankers.candidates import CandidateSet, ScoredCandidates, best_of_groups, distinct
 from fairhorizon.rankers.ensemble import Ensemble
@@ -28,6 +34,9 @@ SCORES_AT_ONCE = 2**24  # of all users who are served together
 SCORES_FOR_CANDIDATES = 2**21  # 8 MiB: memory that is used again, block after block
 USERS_AT_ONCE = 1024
 BLOCKED_AT_ONCE = 2**22  # cells: 4 MiB
+
+Groups = tuple[Counts, Counts]  # the items of the limited group, and the others
+Logits = NDArray[np.float32]
 
 
 class ItemFeatures(Interface):
@@ -87,6 +96,37 @@ class FeatureSource(Interface):
         self, users: Tensor, queues: Tensor, blocked: Tensor, sensitive: Tensor
     ) -> CandidateSet:
         """All items as candidates, in the order of their codes, -1 for blocked ones."""
+
+    def logits(
+        self,
+        weights: Tensor,
+        users: Tensor,
+        queues: Tensor,
+        blocked: Flags,
+        groups: Groups | None,
+        at_least: int = 0,
+    ) -> Iterator[tuple[Counts | None, Logits]]:
+        """For each of a few users the items (n,) that lists are made from, and their logits (n,).
+
+        Up to a number per user; NEVER for what is blocked (b, n_items).  weights: (b, features),
+        the last of them, of a group, 0.  groups: of which the best are candidates, as in
+        `candidate_set`; None: all items are, for which no codes are given.
+        """
+
+
+def logits_of(candidate_set: CandidateSet, weights: Tensor) -> Iterator[tuple[Counts, Logits]]:
+    """The items and logits of the candidates of each user, by weights (b, features)."""
+    items = candidate_set.items.cpu().numpy()
+    logits = candidate_set.logits(weights[:, None])[:, 0].detach().cpu().numpy()
+    for codes, own in zip(items, logits, strict=True):
+        yield np.maximum(codes, 0), np.where(codes < 0, np.float32(NEVER), own)
+
+
+def members(groups: Groups) -> Tensor:
+    """(n_items,) bool, true for the limited group."""
+    inside = torch.zeros(len(groups[0]) + len(groups[1]), dtype=torch.bool)
+    inside[torch.from_numpy(groups[0])] = True
+    return inside
 
 
 class EnsembleFeatures:
@@ -193,6 +233,46 @@ class EnsembleItems:
         features = self.features(users, queues, sensitive)
         return features.with_features(items.masked_fill(blocked, -1))
 
+    @torch.no_grad()
+    def logits(
+        self,
+        weights: Tensor,
+        users: Tensor,
+        queues: Tensor,
+        blocked: Flags,
+        groups: Groups | None,
+        at_least: int = 0,
+    ) -> Iterator[tuple[Counts | None, Logits]]:
+        """The same as the candidates of `candidate_set` have, without making it."""
+        count = max(self.candidates, at_least)
+        if groups is not None and any(self.ensemble.searches):
+            closed, sensitive = torch.from_numpy(blocked), members(groups)
+            found = self._candidate_set(users.cpu(), queues.cpu(), closed, sensitive, count)
+            yield from logits_of(found, weights.cpu())
+            return
+        tables = [ranker.scores(users.cpu(), queues.cpu()).numpy() for ranker in self.rankers]
+        rows = weights.cpu().numpy()
+        for row, closed_items in enumerate(blocked):
+            scores = [table[row] for table in tables]
+            logits = _weighed(scores, rows[row])
+            if groups is None:
+                logits[closed_items] = NEVER
+                yield None, logits
+                continue
+            chosen = np.zeros(len(logits), dtype=np.bool_)
+            for own in scores:
+                ranked = np.where(closed_items, np.float32(-np.inf), own)
+                for group in groups:
+                    some = torch.from_numpy(ranked[group])
+                    best = some.topk(min(count, len(group)), sorted=False).indices
+                    chosen[group[best.numpy()]] = True
+            (codes,) = (chosen & ~closed_items).nonzero()
+            yield codes, logits[codes]
+
+    @property
+    def rankers(self) -> tuple[Ranker[Any], ...]:
+        return self.ensemble.rankers
+
     def _candidate_set(
         self, users: Tensor, queues: Tensor, blocked: Tensor, sensitive: Tensor, count: int
     ) -> ScoredCandidates:
@@ -224,6 +304,16 @@ class EnsembleItems:
                 ScoredCandidates(items, torch.stack([*features, price[at]], dim=2))
             )
         return ScoredCandidates.join(candidate_set).to(sensitive.device)
+
+
+def _weighed(scores: Sequence[Logits], weights: Logits) -> Logits:
+    """(n_items,) the weighted sum of the standardised scores of some rankers, for one user."""
+    logits = np.zeros(len(scores[0]), dtype=np.float32)
+    for own, weight in zip(scores, weights, strict=False):
+        centred = own - np.add.reduce(own) / len(own)
+        spread = math.sqrt(float(centred @ centred) / len(own))
+        logits += centred * np.float32(weight / (spread or 1.0))
+    return logits
 
 
 def _standardised_at(scores: Tensor, at: Tensor) -> Tensor:
