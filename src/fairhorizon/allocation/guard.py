@@ -221,17 +221,19 @@ class ExposureGuard:
             table = offer.table()
             flags = (self.rules[0].members if group is None else group)[table.items]
             (at,) = self._each_list(table, flags, length)
-            return at[at >= 0]
+            shown: Counts = at[at >= 0]
+            return shown
         limits = self._matrix(length)
         kinds = None
         if group is not None:
             capped = group ^ self._floors[0]
             kinds = (capped if offer.codes is None else capped[offer.codes]).astype(np.int64)
         request = Request(offer, limits, kinds)
-        return request.columns[self._counted(request, limits)]
+        columns: Counts = request.columns[self._counted(request, limits)]
+        return columns
 
     def decide(self, offer: Offer, caps: Caps, length: int) -> GuardedList:
-        """The list of one request under caps, by the length of a list, that somebody else counts."""
+        """The list of one request under caps, by a list's length, that somebody else counts."""
         if not self.rules or not length:
             best = highest(offer.order, length)
             one_class = np.zeros(len(offer.order), dtype=np.int64)

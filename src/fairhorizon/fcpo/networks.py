@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from fairhorizon.allocation.candidates import NEVER
 from fairhorizon.allocation.limit_matrix import Counts, Flags
 from fairhorizon.fcpo.config import FcpoConfig
 from fairhorizon.histories import ItemSets
@@ -23,7 +24,6 @@ from fairhorizon.recommenders.lists.features import (
     Groups,
     ItemFeatures,
     Logits,
-    logits_of,
 )
 
 
@@ -203,21 +203,21 @@ class EmbeddedItems:
     ) -> CatalogueCandidates:
         return self.candidate_set(users, queues, blocked, sensitive)
 
-    @torch.no_grad()
     def logits(
         self,
-        weights: Tensor,
-        users: Tensor,
-        queues: Tensor,
+        weights: Logits,
+        users: Tensor,  # noqa: ARG002
+        queues: Tensor,  # noqa: ARG002
         blocked: Flags,
         groups: Groups | None,  # noqa: ARG002
         at_least: int = 0,  # noqa: ARG002
     ) -> Iterator[tuple[Counts | None, Logits]]:
-        closed = torch.from_numpy(blocked).to(weights.device)
+        vectors = self.encoder.item_vectors[:-1].cpu().numpy()
         # Groups have no weight here.
-        nothing = torch.zeros(blocked.shape[1], dtype=torch.bool, device=weights.device)
-        found = logits_of(self.candidate_set(users, queues, closed, nothing), weights)
-        return ((None, logits) for _, logits in found)
+        for own, closed in zip(weights[:, : vectors.shape[1]], blocked, strict=True):
+            logits = vectors @ own
+            logits[closed] = NEVER
+            yield None, logits
 
 
 # ---- The head: what the last layer says of W, and so what is sampled -----------------------------
@@ -290,13 +290,6 @@ class Actor(nn.Module):
         head = self.body[-1]
         assert isinstance(head, nn.Linear)
         return head
-
-    @property
-    def same_outputs(self) -> Tensor | None:
-        """(1, ...) the outputs, where they are the same in all states and nobody learns them."""
-        if torch.is_grad_enabled() or self.head.weight.any():
-            return None
-        return self.head.bias[None]
 
     @torch.no_grad()
     def start_with_weights(self, row: Sequence[float]) -> None:

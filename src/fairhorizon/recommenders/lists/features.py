@@ -99,7 +99,7 @@ class FeatureSource(Interface):
 
     def logits(
         self,
-        weights: Tensor,
+        weights: Logits,
         users: Tensor,
         queues: Tensor,
         blocked: Flags,
@@ -112,21 +112,6 @@ class FeatureSource(Interface):
         the last of them, of a group, 0.  groups: of which the best are candidates, as in
         `candidate_set`; None: all items are, for which no codes are given.
         """
-
-
-def logits_of(candidate_set: CandidateSet, weights: Tensor) -> Iterator[tuple[Counts, Logits]]:
-    """The items and logits of the candidates of each user, by weights (b, features)."""
-    items = candidate_set.items.cpu().numpy()
-    logits = candidate_set.logits(weights[:, None])[:, 0].detach().cpu().numpy()
-    for codes, own in zip(items, logits, strict=True):
-        yield np.maximum(codes, 0), np.where(codes < 0, np.float32(NEVER), own)
-
-
-def members(groups: Groups) -> Tensor:
-    """(n_items,) bool, true for the limited group."""
-    inside = torch.zeros(len(groups[0]) + len(groups[1]), dtype=torch.bool)
-    inside[torch.from_numpy(groups[0])] = True
-    return inside
 
 
 class EnsembleFeatures:
@@ -233,10 +218,9 @@ class EnsembleItems:
         features = self.features(users, queues, sensitive)
         return features.with_features(items.masked_fill(blocked, -1))
 
-    @torch.no_grad()
     def logits(
         self,
-        weights: Tensor,
+        weights: Logits,
         users: Tensor,
         queues: Tensor,
         blocked: Flags,
@@ -245,33 +229,42 @@ class EnsembleItems:
     ) -> Iterator[tuple[Counts | None, Logits]]:
         """The same as the candidates of `candidate_set` have, without making it."""
         count = max(self.candidates, at_least)
+        users, queues = users.cpu(), queues.cpu()
         if groups is not None and any(self.ensemble.searches):
-            closed, sensitive = torch.from_numpy(blocked), members(groups)
-            found = self._candidate_set(users.cpu(), queues.cpu(), closed, sensitive, count)
-            yield from logits_of(found, weights.cpu())
+            yield from self._looked_up(weights, users, queues, blocked, groups, count)
             return
-        tables = [ranker.scores(users.cpu(), queues.cpu()).numpy() for ranker in self.rankers]
-        rows = weights.cpu().numpy()
-        for row, closed_items in enumerate(blocked):
+        with torch.no_grad():
+            tables = [ranker.scores(users, queues).numpy() for ranker in self.ensemble.rankers]
+        for row, closed in enumerate(blocked):
             scores = [table[row] for table in tables]
-            logits = _weighed(scores, rows[row])
+            logits = _weighed(scores, weights[row])
             if groups is None:
-                logits[closed_items] = NEVER
+                logits[closed] = NEVER
                 yield None, logits
-                continue
-            chosen = np.zeros(len(logits), dtype=np.bool_)
-            for own in scores:
-                ranked = np.where(closed_items, np.float32(-np.inf), own)
-                for group in groups:
-                    some = torch.from_numpy(ranked[group])
-                    best = some.topk(min(count, len(group)), sorted=False).indices
-                    chosen[group[best.numpy()]] = True
-            (codes,) = (chosen & ~closed_items).nonzero()
-            yield codes, logits[codes]
+            else:
+                codes = _best_of_groups(scores, closed, groups, count)
+                yield codes, logits[codes]
 
-    @property
-    def rankers(self) -> tuple[Ranker[Any], ...]:
-        return self.ensemble.rankers
+    def _looked_up(
+        self,
+        weights: Logits,
+        users: Tensor,
+        queues: Tensor,
+        blocked: Flags,
+        groups: Groups,
+        count: int,
+    ) -> Iterator[tuple[Counts, Logits]]:
+        """The items and logits in a large catalogue, where candidates of some ranker are searched.
+
+        weights: (b, features).
+        """
+        sensitive = torch.zeros(blocked.shape[1], dtype=torch.bool)
+        sensitive[torch.from_numpy(groups[0])] = True
+        found = self.candidate_set(users, queues, torch.from_numpy(blocked), sensitive, count)
+        for codes, own, row in zip(
+            found.items.numpy(), found.features.numpy(), weights, strict=True
+        ):
+            yield codes[codes >= 0], (own @ row)[codes >= 0]
 
     def _candidate_set(
         self, users: Tensor, queues: Tensor, blocked: Tensor, sensitive: Tensor, count: int
@@ -304,6 +297,21 @@ class EnsembleItems:
                 ScoredCandidates(items, torch.stack([*features, price[at]], dim=2))
             )
         return ScoredCandidates.join(candidate_set).to(sensitive.device)
+
+
+def _best_of_groups(scores: Sequence[Logits], closed: Flags, groups: Groups, count: int) -> Counts:
+    """The codes of what any of several scores (n_items,) ranks among the `count` best of a group.
+
+    As `best_of_groups`, for one user.
+    """
+    chosen = np.zeros(len(closed), dtype=np.bool_)
+    for own in scores:
+        ranked = np.where(closed, np.float32(-np.inf), own)
+        for group in groups:
+            best = torch.from_numpy(ranked[group]).topk(min(count, len(group)), sorted=False)
+            chosen[group[best.indices.numpy()]] = True
+    chosen &= ~closed
+    return chosen.nonzero()[0]
 
 
 def _weighed(scores: Sequence[Logits], weights: Logits) -> Logits:

@@ -28,7 +28,7 @@ from fairhorizon.allocation.engine import (
     gini_over,
 )
 from fairhorizon.allocation.guard import ExposureGuard
-from fairhorizon.allocation.limit_matrix import Floats, GroupRule, LimitMatrix
+from fairhorizon.allocation.limit_matrix import Counts, Floats, GroupRule, LimitMatrix
 from fairhorizon.allocation.one_list import Request, alone
 from fairhorizon.data.splits import LATER
 from fairhorizon.limits.place_rule import PlaceRule
@@ -39,7 +39,7 @@ from fairhorizon.rankers.candidates import CandidateSet, ScoredCandidates
 from fairhorizon.ranking import discount, rows_at_once
 from fairhorizon.recommenders.base import RankedLists, ValuedItems, columns_of, joined
 from fairhorizon.recommenders.interactive import serve_interactively
-from fairhorizon.recommenders.lists.features import CandidateCache, initial_candidates
+from fairhorizon.recommenders.lists.features import CandidateCache, Logits, initial_candidates
 from fairhorizon.recommenders.lists.probabilities import (
     ItemProbabilities,
     LikelyItems,
@@ -168,7 +168,8 @@ class ItemLists:
         (offer,) = self.likely_items(scenario, limits.length, every=self.is_several)
         request = Request(offer, limits)
         made = alone(request, np.zeros(len(limits)))
-        return listed(offer, request.columns[made.at], limits.length, self._named(made.prices))
+        columns, values = request.columns[made.at], request.values[made.at]
+        return listed(offer, columns, values, limits.length, self._named(made.prices))
 
     def likely_items(
         self, scenario: Scenario, length: int, *, every: bool
@@ -177,24 +178,19 @@ class ItemLists:
 
         every: all items, whose groups may have prices of their own; else the best by some ranker.
         """
-        for rows in torch.arange(scenario.n_users).split(
-            rows_at_once(len(self.sensitive), SCORES_AT_ONCE)
-        ):
+        at_once = rows_at_once(len(self._in_group), SCORES_AT_ONCE)
+        for first in range(0, scenario.n_users, at_once):
+            rows = torch.arange(first, min(first + at_once, scenario.n_users))
             yield from self._likely_items(scenario, rows, length, every=every)
 
-    @torch.no_grad()
     def _likely_items(
         self, scenario: Scenario, rows: Tensor, length: int, *, every: bool
     ) -> Iterator[LikelyItems]:
         users, queues = scenario.codes_of(rows), scenario.queue[rows]
         taken = self.histories[users] if scenario.taken is None else scenario.taken[rows]
-        worth = (
-            [1.0] * len(rows) if scenario.worth is None else scenario.worth[rows].double().tolist()
-        )
-        device = self.sensitive.device
-        users, queues = users.to(device), queues.to(device)
+        worth = [1.0] * len(rows) if scenario.worth is None else scenario.worth[rows].tolist()
         items = self.probabilities.items.logits(
-            self.probabilities.weights(users, queues),
+            self._weights(users, queues),
             users,
             queues,
             scenario.blocked_table(rows),
@@ -209,11 +205,29 @@ class ItemLists:
             likes = max(1.0, had / (LATER - 1))
             yield LikelyItems(logits, codes, total, likes, factor, length)
 
+    @torch.no_grad()
+    def _weights(self, users: Tensor, queues: Tensor) -> Logits:
+        """(b, features) of the items for users in these states."""
+        if self._same_weights is not None:
+            return np.broadcast_to(self._same_weights, (len(users), len(self._same_weights)))
+        device = self.sensitive.device
+        found = self.probabilities.weights(users.to(device), queues.to(device))
+        return found.cpu().numpy()
+
+    @cached_property
+    def _same_weights(self) -> Logits | None:
+        """The weights, where they are the same in all states."""
+        return self.probabilities.same_weights()
+
+    @cached_property
+    def _in_group(self) -> np.ndarray:
+        """(n_items,) whether an item is in the group."""
+        return self.sensitive.cpu().numpy()
+
     @cached_property
     def _groups(self) -> tuple[np.ndarray, np.ndarray]:
         """The items of the group, and the others."""
-        group = self.sensitive.cpu().numpy()
-        return group.nonzero()[0], (~group).nonzero()[0]
+        return self._in_group.nonzero()[0], (~self._in_group).nonzero()[0]
 
     def matrix(self, length: int) -> LimitMatrix:
         """The limits on lists of a length; refused where no lists can keep several of them."""
@@ -317,10 +331,10 @@ class ItemLists:
 
     def one_by_one(self, scenario: Scenario, length: int, guard: ExposureGuard) -> RankedLists:
         """One user at a time, in order of arrival, counted by the guard."""
-        group = None if self.is_several else self.sensitive.cpu().numpy()
-        made = []
+        group, made = None if self.is_several else self._in_group, []
         for offer in self.likely_items(scenario, length, every=self.is_several):
-            made.append(listed(offer, guard.answer(offer, length, group), length, {}))
+            columns = guard.answer(offer, length, group)
+            made.append(listed(offer, columns, offer.values(columns), length, {}))
         if not made:
             return RankedLists(np.empty((0, length), dtype=np.int64))
         prices = MappingProxyType(self._named(guard.prices))
@@ -428,14 +442,15 @@ class ServedBlock(Block):
 
 
 def listed(
-    offer: LikelyItems, columns: np.ndarray, length: int, prices: Mapping[str, float]
+    offer: LikelyItems, columns: Counts, values: Floats, length: int, prices: Mapping[str, float]
 ) -> RankedLists:
-    """The list of one user, by the columns of its items among those on offer."""
-    lists, filled = np.full((1, length), -1, dtype=np.int64), len(columns)
-    values, scores = np.full((1, length), np.nan), np.full((1, length), np.nan)
+    """The list of one user, by the columns of its items among those on offer, with their values."""
+    filled = len(columns)
+    lists = np.full((1, length), -1, dtype=np.int64)
     lists[0, :filled] = offer.items(columns)
-    values[0, :filled], scores[0, :filled] = offer.values(columns), offer.probabilities(columns)
-    return RankedLists(lists, values, scores, prices)
+    numbers = np.full((2, 1, length), np.nan)
+    numbers[0, 0, :filled], numbers[1, 0, :filled] = values, offer.probabilities(columns)
+    return RankedLists(lists, numbers[0], numbers[1], prices)
 
 
 def served_lists(

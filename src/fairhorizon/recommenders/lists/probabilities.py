@@ -14,7 +14,7 @@ from fairhorizon.allocation.limit_matrix import Counts, Floats
 from fairhorizon.metrics import accuracy
 from fairhorizon.rankers.candidates import CLOSED, CandidateSet
 from fairhorizon.ranking import discount
-from fairhorizon.recommenders.lists.features import FeatureSource
+from fairhorizon.recommenders.lists.features import FeatureSource, Logits
 
 
 class ItemProbabilities(Interface):
@@ -26,6 +26,9 @@ class ItemProbabilities(Interface):
 
     def weights(self, users: Tensor, queues: Tensor) -> Tensor:
         """(b, features) the weight of each feature of the items for users in these states."""
+
+    def same_weights(self) -> Logits | None:
+        """(features,) the weights where they are the same in all states; else None."""
 
     def predict(self, candidate_set: CandidateSet, users: Tensor, queues: Tensor) -> Tensor:
         """(b, C) the probability of each candidate of users in these states; 0 for no item."""
@@ -42,7 +45,10 @@ class WeightedProbabilities:
     row: tuple[float, ...]  # of weights, of all features but the last
 
     def weights(self, users: Tensor, queues: Tensor) -> Tensor:
-        return torch.tensor([*self.row, 0.0], device=queues.device).expand(len(users), -1)
+        return torch.from_numpy(self.same_weights()).to(queues.device).expand(len(users), -1)
+
+    def same_weights(self) -> Logits:
+        return np.array([*self.row, 0.0], dtype=np.float32)
 
     def predict(self, candidate_set: CandidateSet, users: Tensor, queues: Tensor) -> Tensor:
         return softmax_probabilities(candidate_set, self.weights(users, queues)[:, None])
