@@ -153,6 +153,7 @@ class Offer:
 
 
 FIRST_LOOK = 8  # times the length of a list: of so many, most classes have as many as they need
+FEW = 300  # candidates, which are sorted faster than parted
 FEW_CLASSES = 32  # of which each can be looked through
 
 
@@ -163,8 +164,9 @@ def best_of_each_class(order: Values, kinds: Counts, limits: LimitMatrix) -> Cou
     No list needs any other candidate, whatever the prices are.
     """
     length, n_classes = limits.length, limits.n_classes
-    (some,) = _not_below(order, FIRST_LOOK * length).nonzero()
-    if len(order) > FIRST_LOOK * length:
+    looked = max(FEW, FIRST_LOOK * length)
+    (some,) = _not_below(order, looked).nonzero()
+    if len(order) > looked:
         missing = (np.bincount(kinds[some], minlength=n_classes) < length).nonzero()[0]
         if len(missing) and n_classes > FEW_CLASSES:
             (some,) = (order > NEVER).nonzero()
@@ -178,12 +180,14 @@ def best_of_each_class(order: Values, kinds: Counts, limits: LimitMatrix) -> Cou
     own, of = order[some], kinds[some]
     # Of equal values those in the fewest limited groups come first, then the first columns.
     ranked = np.lexsort((limits.n_caps[of], -own))
-    by_class = ranked[of[ranked].argsort(kind="stable")]
-    counts = np.bincount(of, minlength=n_classes)
-    place = np.arange(len(by_class)) - np.repeat(counts.cumsum() - counts, counts)
-    kept = np.zeros(len(some), dtype=np.bool_)
-    kept[by_class[place < length]] = True
-    best: Counts = some[ranked[kept[ranked]]]
+    of = of[ranked]
+    if n_classes <= FEW_CLASSES:
+        place = (of[:, None] == np.arange(n_classes)).cumsum(0)[np.arange(len(of)), of]
+    else:
+        by_class, counts = of.argsort(kind="stable"), np.bincount(of, minlength=n_classes)
+        place = np.empty_like(of)
+        place[by_class] = 1 + np.arange(len(of)) - np.repeat(counts.cumsum() - counts, counts)
+    best: Counts = some[ranked[place <= length]]
     return best
 
 

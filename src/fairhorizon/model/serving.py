@@ -519,12 +519,15 @@ def lists_frame(
         name: nothing if some is None else some[rows, places]
         for name, some in (("score", served.scores), ("value", served.values))
     }
-    # a list of series takes half the time of a dictionary, which a call for one user notices
-    return pl.DataFrame(
-        [
-            pl.Series("user", [names[row] for row in rows.tolist()]),
-            pl.Series("rank", places + 1),
-            pl.Series("item", items.tolist() if items.dtype == object else items),
-            *(pl.Series(name, cells, nan_to_null=True) for name, cells in numbers.items()),
-        ]
+    # columns that are added to the first are not checked again, which a call for one user notices
+    return (
+        pl.Series("user", [names[row] for row in rows.tolist()])
+        .to_frame()
+        .hstack(
+            [
+                pl.Series("rank", places + 1),
+                pl.Series("item", items.tolist() if items.dtype == object else items),
+                *(pl.Series(name, cells, nan_to_null=True) for name, cells in numbers.items()),
+            ]
+        )
     )

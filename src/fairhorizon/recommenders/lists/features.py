@@ -233,8 +233,7 @@ class EnsembleItems:
         if groups is not None and any(self.ensemble.searches):
             yield from self._looked_up(weights, users, queues, blocked, groups, count)
             return
-        with torch.no_grad():
-            tables = [ranker.scores(users, queues).numpy() for ranker in self.ensemble.rankers]
+        tables = [ranker.scores(users, queues).detach().numpy() for ranker in self.ensemble.rankers]
         for row, closed in enumerate(blocked):
             scores = [table[row] for table in tables]
             logits = _weighed(scores, weights[row])

@@ -209,7 +209,7 @@ class ItemLists:
     def _weights(self, users: Tensor, queues: Tensor) -> Logits:
         """(b, features) of the items for users in these states."""
         if self._same_weights is not None:
-            return np.broadcast_to(self._same_weights, (len(users), len(self._same_weights)))
+            return np.repeat(self._same_weights[None], len(users), axis=0)
         device = self.sensitive.device
         found = self.probabilities.weights(users.to(device), queues.to(device))
         return found.cpu().numpy()
@@ -298,7 +298,11 @@ class ItemLists:
         if self.is_several:
             return dict(zip(self._names, found, strict=True))
         named = dict.fromkeys(self._names, found[0])
-        return named | {str(one): spread_price for one in gini_limits(self.limits)}
+        return named | dict.fromkeys(self._gini_names, spread_price)
+
+    @cached_property
+    def _gini_names(self) -> list[str]:
+        return [str(one) for one in gini_limits(self.limits)]
 
     @cached_property
     def _names(self) -> list[str]:
@@ -331,6 +335,8 @@ class ItemLists:
 
     def one_by_one(self, scenario: Scenario, length: int, guard: ExposureGuard) -> RankedLists:
         """One user at a time, in order of arrival, counted by the guard."""
+        # Refuses limits that no lists can keep, as for all users together.
+        self.matrix(length)
         group, made = None if self.is_several else self._in_group, []
         for offer in self.likely_items(scenario, length, every=self.is_several):
             columns = guard.answer(offer, length, group)
