@@ -105,7 +105,7 @@ def test_one_interaction_added_is_the_same_as_counting_from_scratch(config, feat
         torch.testing.assert_close(counts.following, whole.following)
 
 
-@pytest.mark.parametrize("work, asked", [(12.0 * (2 * 5) ** 2, 2048), (ridge.WORK, 5)])
+@pytest.mark.parametrize(("work", "asked"), [(12.0 * (2 * 5) ** 2, 2048), (ridge.WORK, 5)])
 def test_few_features_are_the_regression_on_the_most_frequent_items_alone(
     work: float, asked: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

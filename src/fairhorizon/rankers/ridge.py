@@ -327,8 +327,9 @@ class Ridge(Ranker[RidgeConfig]):
 
     Both sums are counts of pairs by lag, so there is nothing to sample and nothing is random; an
     item that a user takes changes s_u alone. Only the most frequent items are features: all items
-    are scored, but what a user took of rare ones says nothing about the user. With weights, an item to come counts in y_t by the
-    strength of its row (`histories.py`): what is predicted is how much is taken next.
+    are scored, but what a user took of rare ones says nothing about the user. With weights, an item
+    to come counts in y_t by the strength of its row (`histories.py`): what is predicted is how much
+    is taken next.
     """
 
     method = "ridge"
