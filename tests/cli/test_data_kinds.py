@@ -183,4 +183,4 @@ def test_atomic_files_and_a_split_of_ones_own(
     given, whole = (json.loads(Path(f"{name}.json").read_text()) for name in ("given", "whole"))
     assert given["rows"][0]["metrics"] == whole["rows"][0]["metrics"]
     assert given["rows"][0]["metrics"]["ndcg@5"]["mean"] > 0
-    assert whole["limits"][0]["limit"] == "class=War<=0.4"
+    assert whole["limit_rows"][0]["limit"] == "class=War<=0.4"
