@@ -82,7 +82,6 @@ PLANS = [
         "ml-100k",
         "--steps 400",
         f"fcpo,fcpo:start,stack+control,ease:recent+control,{RERANKED},ease:recent,popularity",
-        seeds=3,
         full_methods=f"{STRONG},gru4rec+control,gru4rec+quota,gru4rec",
         figures=(("figure4.png", "long-run-ml-100k.png"),),
     ),
@@ -93,7 +92,7 @@ PLANS = [
         "--steps 400 --no-look-ahead",
         "fcpo,stack+control,ease:recent+control",
     ),
-    Plan("long-ml-100k-repeats", "longterm", "ml-100k", BINDING, seeds=3),
+    Plan("long-ml-100k-repeats", "longterm", "ml-100k", BINDING),
     Plan(
         "long-ml-1m",
         "longterm",

@@ -53,10 +53,13 @@ def test_what_is_evaluated_is_a_method_fitted_on_a_split(model: fh.Model) -> Non
     parts = fh.split(fh.load("synthetic:users=20,items=30,interactions_per_user=8"), ties="keep")
     fitted = fh.Ranked(fh.Popularity()).fit(parts)
     for call, message in (
-        (lambda: fh.evaluate(model, parts), "the model is of the type Model (fit it: fh.Ranked("),
-        (lambda: fh.evaluate(parts, fitted), "the model is of the type Split (fit it: fh.Ranked("),
+        (lambda: fh.evaluate(model, parts), "a Model is not evaluated, but a method that was fi"),
+        (lambda: fh.evaluate(None, parts), "a NoneType is not evaluated, but a method that was fi"),
         (lambda: fh.evaluate(fitted, "ml-100k"), "the split is of the type str (make it: fh.spl"),
-        (lambda: fh.evaluate(fh.Ranked(fh.Ease()), parts), "the model is not fitted (call its fi"),
+        (
+            lambda: fh.evaluate(fh.Ranked(fh.Ease()), parts),
+            "the model is not fitted (call its fit(split))",
+        ),
         (lambda: fh.evaluate(fitted, parts, ks="20"), "ks is of the type str (give a list of le"),
         (lambda: fh.evaluate(fitted, parts, ks=[2.5]), "k = 2.5 is no whole number (give length"),
     ):

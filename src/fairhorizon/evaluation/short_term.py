@@ -282,11 +282,14 @@ def _scenario(split: Split, history: int, protocol: Protocol) -> Scenario:
 
 def check_fit(model: Recommender, split: Split) -> None:
     """Refuse a model that was fitted on other data, or not at all."""
-    remedy = "fit it: fh.Ranked(fh.Ease()).fit(split); an fh.Model knows the whole log"
-    of_type(model, Recommender, "the model", remedy)
     of_type(split, Split, "the split", "make it: fh.split(log)")
     if not hasattr(model, "fingerprint_"):
-        raise ModelError("the model is not fitted (call its fit(split) first)")
+        raise ModelError(
+            "the model is not fitted (call its fit(split))"
+            if isinstance(model, Recommender)
+            else f"a {type(model).__name__} is not evaluated, but a method that was fitted on a "
+            "split: fh.Ranked(fh.Ease()).fit(split)"
+        )
     if model.fingerprint_ != split.train.fingerprint():
         raise ModelError(
             f"the model was fitted on other data than {split.name or 'this split'} (fit it again)"
