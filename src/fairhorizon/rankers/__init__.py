@@ -5,6 +5,7 @@ A variant of a method has its name and another word, as `ease:recent`.
 
 from typing import Any
 
+from fairhorizon.errors import ModelError
 from fairhorizon.rankers.als import Als
 from fairhorizon.rankers.bpr import Bpr
 from fairhorizon.rankers.ease import Ease, RecentEase
@@ -41,4 +42,8 @@ RANKERS: dict[str, type[Ranker[Any]]] = {
 
 def ranker_class(name: str) -> type[Ranker[Any]]:
     """The class of a ranker; all of `scores:NAME` are of one class, whatever their files."""
-    return GivenScores if name.partition(":")[0] == GivenScores.method else RANKERS[name]
+    if name.partition(":")[0] == GivenScores.method:
+        return GivenScores
+    if name not in RANKERS:
+        raise ModelError(f"there is no ranker {name!r} (install the package that brings it)")
+    return RANKERS[name]
