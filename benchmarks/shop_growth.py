@@ -1,6 +1,6 @@
 """How the costs of an ordinary shop (shop.py) grow with it, in a table and a chart.
 
-    python benchmarks/shop_growth.py [--scales 0.125 0.25 0.5 1] [--out docs/images/growth.svg]
+    python benchmarks/shop_growth.py [--scales 0.125 0.25 0.5 1] [--out FILE]
         [--small]
 
 Customers, products and rows grow together. Each shop is measured in a process of its own. The
