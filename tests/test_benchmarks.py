@@ -45,6 +45,7 @@ CASES = {
     "service restarts": r"^the server +\d+\.\d\d s$",
     "service replicas": r"^kept after every list yes$",
     "several_limits": r"ten limits / one limit +\d+\.\d\d$",
+    "start": r"^fairhorizon --help +\d\.\d{3} s +\d+\.\d x$",
     "speed": r"policy update / forward and backward pass +\d+\.\d\d$",
     "phases": r"lists at alpha' 0\.37 +\d\.\d\d s +\d+\.\d\d x$",
 }
