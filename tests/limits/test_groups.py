@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from fairhorizon.errors import ConfigError, DataError
-from fairhorizon.limits.groups import attribute_group, popular_group
+from fairhorizon.limits.groups import attribute_group, popular_group, recent_group
 
 
 def test_highest_counts_with_ties_to_the_smaller_index():
@@ -59,3 +59,19 @@ def test_attribute_values_split_at_bars():
 def test_unknown_attribute_value_lists_the_known():
     with pytest.raises(DataError, match=r"'Horror' \(the values are Comedy, War\)"):
         attribute_group(["War", "Comedy"], {"Horror", "War"})
+
+
+def test_recent_items_are_counted_back_from_the_newest_date():
+    dates = np.array(
+        ["2026-03-31", "2026-03-02", "2026-03-01", "", "2026-03-31T01:00+02:00", "2025-12-31"],
+        dtype=object,
+    )
+    # 30 days up to March 31 begin after March 1; 1 a.m. in the zone +02:00 is still March 30.
+    assert recent_group(dates, 30).tolist() == [True, True, False, False, True, False]
+    assert recent_group(dates, 1).tolist() == [True, False, False, False, True, False]
+    assert recent_group(["", ""], 30).tolist() == [False, False]
+
+
+def test_what_is_no_date_is_named():
+    with pytest.raises(DataError, match=r"'soon' is no date \(give it as in 2026-03-31\)"):
+        recent_group(["2026-03-31", "soon"], 30)

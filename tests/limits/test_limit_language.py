@@ -24,6 +24,7 @@ EXAMPLES = {  # of the issue, and one of each option
     "seller:each<=0.1": Limit(GroupOf("seller", each=True), 0.1),
     "genre=Drama<=0.3@5": Limit(GroupOf("genre", ("Drama",)), 0.3, first=5),
     "gini<=0.8": Limit(GroupOf(GINI), 0.8),
+    "added_on:30d>=0.05": Limit(GroupOf("added_on", days=30), 0.05, is_floor=True),
     '"brand=A & B"<=0.1': Limit(GroupOf("brand", ("A & B",)), 0.1),
     "new>=0.05": Limit(GroupOf(NEW), 0.05, is_floor=True),
     "genre=Drama,War<=0.5": Limit(GroupOf("genre", ("Drama", "War")), 0.5),
@@ -103,9 +104,10 @@ def test_other_ways_to_write_a_limit(text: str, written: str) -> None:
         (
             "seller<=0.4",
             1,
-            "'seller' is no group (give popular, new, gini, COLUMN=VALUE or COLUMN:each)",
+            "'seller' is no group (give popular, new, gini, COLUMN=VALUE, COLUMN:each or",
         ),
-        ("seller:all<=0.4", 8, "'all' of a column (give seller:each)"),
+        ("seller:all<=0.4", 8, "'all' of a column (give seller:each, or seller:30d of dates)"),
+        ("added_on:0d>=0.1", 10, "'0d' of a column (give added_on:each, or added_on:30d of dates)"),
         ("seller=<=0.4", 8, "a value is missing (give popular<=0.4)"),
         ("seller=a,<=0.4", 10, "a value is missing (give popular<=0.4)"),
         ('seller=""<=0.4', 8, "a value is missing (give popular<=0.4)"),
@@ -164,6 +166,7 @@ GROUPS = st.one_of(
     st.sampled_from([GroupOf(POPULAR), GroupOf(NEW)]),
     st.builds(GroupOf, NAMES, st.lists(NAMES, min_size=1, max_size=3).map(tuple)),
     st.builds(GroupOf, NAMES, each=st.just(True)),
+    st.builds(GroupOf, NAMES, days=st.integers(1, 999_999)),
 )
 WEIGHTS = st.lists(st.floats(0, 1e6), min_size=1, max_size=4).filter(lambda some: some[0] > 0)
 

@@ -46,7 +46,8 @@ LONGEST = LENGTHS[-1:]
 
 SOURCE = (
     "Name of a data set (ml-100k, ml-1m, synthetic, synthetic:users=200) or path of a file: CSV, "
-    "TSV, Parquet, u.data, ratings.dat, .inter, also packed by gzip or zip, or a folder of them."
+    "TSV, Parquet, u.data, ratings.dat, .inter (with .item beside it), also packed by gzip or zip, "
+    "or a folder of them."
 )
 
 
@@ -152,7 +153,7 @@ CutOption = Annotated[
     typer.Option(
         "--split",
         help="per-user: the last fifth of each user's items is for testing. time: everything after "
-        "one point in time is.",
+        "one point in time is. given: --data is a folder with files train, validation and test.",
         rich_help_panel=SPLIT,
     ),
 ]

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Collection
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -100,6 +101,31 @@ def attribute_group(values: ArrayLike, sensitive: Collection[str]) -> NDArray[np
             remedy=f"the values are {', '.join(sorted(known))}",
         )
     return np.array([not wanted.isdisjoint(cell) for cell in cells], dtype=np.bool_)
+
+
+def recent_group(dates: ArrayLike, days: int) -> NDArray[np.bool_]:
+    """(n_items,) bool, True for items dated within so many days of the newest one.
+
+    Counted back from the newest date and not from the clock, so that the same table has the same
+    group on every day.
+
+    dates: (n_items,) a date or a time of every item, as in ISO 8601; an item with empty text is not
+        in the group.
+    """
+    times: dict[int, datetime] = {}
+    for item, cell in enumerate(np.asarray(dates, dtype=object)):
+        if not (text := str(cell).strip()):
+            continue
+        try:
+            time = datetime.fromisoformat(text)
+        except ValueError:
+            raise DataError(f"{text!r} is no date", remedy="give it as in 2026-03-31") from None
+        times[item] = time.astimezone(UTC).replace(tzinfo=None) if time.tzinfo else time
+    group = np.zeros(np.shape(dates), dtype=np.bool_)
+    if times:
+        newest, span = max(times.values()), timedelta(days=days)
+        group[[item for item, time in times.items() if newest - time < span]] = True
+    return group
 
 
 def attribute_values(values: ArrayLike) -> list[str]:

@@ -3,11 +3,12 @@
     GROUP(<=|>=)SHARE[@K][;labels=first|moment|lagged:N|retrospective][;scope=all|list|prefix]
                          [;weights=none|log|w1,w2,..]
 
-GROUP is `popular`, `new`, `gini`, COLUMN=VALUE[,VALUE...] or COLUMN:each, with quotes around names
-that have other characters than letters, digits, `_`, `-` and `.`. The paper's two constraints are
-short for shares: `popular:rest<=RATIO` limits the ratio of the group's showings to all others, and
-`popular<=parity` gives the group the share that it has of the catalogue. This module reads and
-writes the text; who is in a group is up to the data (`datasets.py`).
+GROUP is `popular`, `new`, `gini`, COLUMN=VALUE[,VALUE...], COLUMN:each or, of a column of dates,
+COLUMN:DAYSd, with quotes around names that have other characters than letters, digits, `_`, `-` and
+`.`. The paper's two constraints are short for shares: `popular:rest<=RATIO` limits the ratio of the
+group's showings to all others, and `popular<=parity` gives the group the share that it has of the
+catalogue. This module reads and writes the text; who is in a group is up to the data
+(`datasets.py`).
 """
 
 import re
@@ -21,6 +22,7 @@ from fairhorizon.vocabulary import Labels, Scope, Weighing
 POPULAR, NEW, GINI = "popular", "new", "gini"
 RESERVED = (POPULAR, NEW, GINI)
 EACH, PARITY = "each", "parity"
+DAYS = re.compile(r"([1-9]\d{0,5})d")  # 30d: the items whose date is one of the last 30 days
 EXAMPLE = "popular<=0.4"
 QUOTED_EXAMPLE = '"brand=A & B"<=0.1'
 PLAIN_NAME = re.compile(r"[\w.-]+")
@@ -42,15 +44,16 @@ class LimitError(ConfigError):
 
 @dataclass(frozen=True)
 class GroupOf:
-    """A group of items, as it is called: a reserved word, or values of a column."""
+    """A group of items, as it is called: a reserved word, values of a column, or its last days."""
 
     column: str
     values: tuple[str, ...] = ()  # none: a reserved word, or each value by itself
     each: bool = False
+    days: int | None = None  # up to the newest date of the column
 
     @property
     def reserved(self) -> bool:
-        return not self.values and not self.each
+        return not self.values and not self.each and self.days is None
 
     def __str__(self) -> str:
         if self.reserved:
@@ -58,6 +61,8 @@ class GroupOf:
         column = quoted(self.column) if self.column in RESERVED else _name_text(self.column)
         if self.each:
             return f"{column}:{EACH}"
+        if self.days is not None:
+            return f"{column}:{self.days}d"
         parts = f"{column}={','.join(map(_name_text, self.values))}"
         # "genre=Sci Fi" in one pair of quotes is easier to read than genre="Sci Fi" inside a
         # shell's quotes. It cannot be read back if the column itself has an equals sign.
@@ -242,9 +247,12 @@ class _LimitReader(_TextCursor):
         if self.next_is(":"):
             start = self.at
             word, _ = self._name(f"{EACH!r}", stop="<>=")
+            if days := DAYS.fullmatch(word):
+                return GroupOf(column, days=int(days[1]))
             if word != EACH:
                 self.at = start
-                self.fail(f"{word!r} of a column", f"{_name_text(column)}:{EACH}")
+                name = _name_text(column)
+                self.fail(f"{word!r} of a column", f"{name}:{EACH}, or {name}:30d of dates")
             return GroupOf(column, each=True)
         if self.next_is("="):
             values = [self._name("a value", stop="<>,")[0]]
@@ -255,7 +263,7 @@ class _LimitReader(_TextCursor):
             self.at = begin
             self.fail(
                 f"{column!r} is no group",
-                f"{', '.join(RESERVED)}, COLUMN=VALUE or COLUMN:{EACH}",
+                f"{', '.join(RESERVED)}, COLUMN=VALUE, COLUMN:{EACH} or COLUMN:30d",
             )
         return GroupOf(column)
 

@@ -13,6 +13,7 @@ from fairhorizon.limits.groups import (
     POPULAR_SHARE,
     attribute_group,
     popular_group,
+    recent_group,
     values_of_items,
 )
 from fairhorizon.limits.language import NEW, POPULAR, GroupOf, Limit, LimitError
@@ -64,6 +65,8 @@ def resolve_limits(
                     ResolvedLimit(limit.of_values((value,)), members)
                     for value, members in _groups_of_each(cells).items()
                 ]
+            elif limit.group.days is not None:
+                found.append(ResolvedLimit(limit, recent_group(cells, limit.group.days)))
             else:
                 found.append(ResolvedLimit(limit, attribute_group(cells, limit.group.values)))
         except NoColumnError as error:

@@ -74,7 +74,8 @@ def _check(limit: Limit) -> None:
     """Refuse what no level can be."""
     if limit.is_gini or limit.is_floor:
         raise LimitError(f"{str(limit)!r}: a level is a largest share (give GROUP<=SHARE)")
-    if limit.group.each or (limit.group.reserved and limit.group != GroupOf(POPULAR)):
+    group = limit.group
+    if group != GroupOf(POPULAR) and not group.values:
         raise LimitError(f"{str(limit)!r}: a level is of one group (give popular or COLUMN=VALUE)")
     if limit.labels is not None:
         raise LimitError(
