@@ -1,17 +1,20 @@
 """Methods by name: `ease`, `ease:recent`, `ease+quota@0.4`, `fcpo@0.65`, `fcpo:paper@0.4`.
 
 What other programs have made has a name of the user's: `scores:mine+quota@0.4`, `lists:mine`.
+Installed packages bring methods by entry points of the group `fairhorizon.methods`.
 """
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from pydantic import ValidationError
 
-from fairhorizon.errors import ConfigError, ModelError
+from fairhorizon.errors import ConfigError, ModelError, of_type, whole_number
 from fairhorizon.rankers import GIVEN_SCORES, RANKERS, ranker_class
 from fairhorizon.registry import LazyClasses
 from fairhorizon.rerank import RERANKERS
@@ -36,6 +39,38 @@ GIVEN_LISTS = "lists"
 GIVEN = (GIVEN_SCORES, GIVEN_LISTS)
 
 
+ENTRY_POINTS = "fairhorizon.methods"
+
+
+def add_installed_methods() -> None:
+    """Methods of installed packages, rankers and recommenders, under the names they are given.
+
+    One that cannot be had is warned about and left out, so that all others still work.
+    """
+    for point in entry_points(group=ENTRY_POINTS):
+        from fairhorizon.rankers.ranker import Ranker
+        from fairhorizon.recommenders.base import Recommender
+
+        try:
+            kind = point.load()
+        except Exception as error:  # whatever somebody else's module raises
+            warnings.warn(
+                f"the method {point.name} of {point.value} fails: {error!r}", stacklevel=2
+            )
+            continue
+        is_kind = isinstance(kind, type) and issubclass(kind, Ranker | Recommender)
+        if not is_kind or point.name in (*RANKERS, *RECOMMENDERS):
+            fault = "is there already" if is_kind else "is neither a Ranker nor a Recommender"
+            warnings.warn(f"the method {point.name} of {point.value} {fault}", stacklevel=2)
+        elif issubclass(kind, Ranker):
+            RANKERS[point.name] = kind
+        else:
+            RECOMMENDERS[point.name] = kind
+
+
+add_installed_methods()
+
+
 class MethodError(ConfigError):
     """A method that does not exist."""
 
@@ -52,6 +87,8 @@ class Method:
     @classmethod
     def parse(cls, text: str) -> Self:
         """The method of a name, as in `ease:recent+quota@0.4`; a MethodError says what is wrong."""
+        if not isinstance(text, str):
+            raise MethodError(f"{text!r} is no method (give its name, as in 'fcpo')")
         written = MethodName.split(text)
         base, preset = written.base, written.preset
         reranker, level = written.reranker, written.level
@@ -164,6 +201,8 @@ def build(method: Method, given: Given, seed: int, *, preset: str | None = None)
     from fairhorizon.recommenders.given_lists import GivenLists
     from fairhorizon.recommenders.ranked.model import Ranked
 
+    seed = whole_number(seed, "seed", "give one, as in 0")
+    of_type(given, Mapping, "settings", "give them by name, as in {'l2': 500}")
     if method.base == GIVEN_LISTS:
         return GivenLists(changed(GivenFile(), given), seed=seed)
     if method.base not in RECOMMENDERS:

@@ -133,7 +133,8 @@ def levels(
         run_without_limit(study, found, rows, runs, engine)
         results = experiment.level_results(study, found, rows, runs)
         command = options.typed_command(context)
-        report.write_levels(out, results, command=command, json_file=json_file)
+        made_by = options.made_by(context, study.data, cache_dir, runs)
+        report.write_levels(out, results, command=command, json_file=json_file, made_by=made_by)
     Console().print(report.levels_table(results))
     print_notes(rows)
     page, figure = out / "index.html", out / "levels.png"

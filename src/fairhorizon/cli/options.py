@@ -731,6 +731,15 @@ def typed_command(context: typer.Context) -> str:
     return shlex.join(["fairhorizon", str(context.info_name), *typed(context)])
 
 
+def made_by(
+    context: typer.Context, data: "DataSpec", cache_dir: Path | None, seeds: Sequence[int] = ()
+) -> dict[str, Any]:
+    """What a study is made by, for its JSON file."""
+    from fairhorizon.studies import made_by as record
+
+    return record.made_by(typed_command(context), data, cache_dir, seeds)
+
+
 def typed(context: typer.Context, leave_out: Collection[str] = ()) -> Iterator[str]:
     """The arguments, without the parameters of the names left out."""
     for parameter in context.command.params:

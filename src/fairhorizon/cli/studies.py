@@ -143,6 +143,7 @@ def compare(
             json_file=json_file,
             limits=reached,
             against=all_others,
+            made_by=options.made_by(context, study.data, cache_dir, range(seeds)),
         )
     console = Console()
     paper = report.measured_as_in_paper(rows, spec.group_name)
@@ -240,13 +241,14 @@ def frontier(
             command=options.typed_command(context),
             json_file=json_file,
             limits=reached,
+            made_by=options.made_by(context, study.data, cache_dir, range(seeds)),
         )
     if reached:
         Console().print(methods_table(reached))
     Console().print(report.hypervolume_table(lines, length, spec.group_name))
     print_notes(rows)
     page, figure = out / "index.html", out / "frontier.png"
-    typer.echo(f"{page}: the page, {figure}: the figure")
+    typer.echo(f"{page}: the page, {figure}: the figure, also as SVG and PDF")
 
 
 def known_ranker(_context: typer.Context, name: str) -> str:
@@ -321,7 +323,11 @@ def efficiency(
                 on_row=lambda row: progress.line(time_line(row)),
             )
         report.write_efficiency(
-            out, rows, command=options.typed_command(context), json_file=json_file
+            out,
+            rows,
+            command=options.typed_command(context),
+            json_file=json_file,
+            made_by=options.made_by(context, spec, cache_dir, [seed]),
         )
     Console().print(report.efficiency_table(rows))
     typer.echo(f"{out / 'index.html'}: the page, {out / 'efficiency.png'}: the figure")

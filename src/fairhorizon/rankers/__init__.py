@@ -5,6 +5,7 @@ A variant of a method has its name and another word, as `ease:recent`.
 
 from typing import TYPE_CHECKING, Any
 
+from fairhorizon.errors import ModelError
 from fairhorizon.registry import LazyClasses
 
 if TYPE_CHECKING:
@@ -37,4 +38,6 @@ def ranker_class(name: str) -> "type[Ranker[Any]]":
         from fairhorizon.rankers.given_scores import GivenScores
 
         return GivenScores
+    if name not in RANKERS:
+        raise ModelError(f"there is no ranker {name!r} (install the package that brings it)")
     return RANKERS[name]

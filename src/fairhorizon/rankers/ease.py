@@ -85,6 +85,11 @@ class Ease(Ranker[EaseConfig]):
         """Age, in items, at which an item of the history counts half; None: none counts less."""
         return None
 
+    @property
+    def training_half_life(self) -> float | None:
+        """Distance, in items, at which a pair of items counts half; None: none counts less."""
+        return None
+
     def _gram(self, histories: UserItems, strengths: Tensor | None) -> Tensor:
         """(m, m) X^T X."""
         cells = np.ones(len(histories.items)) if strengths is None else strengths.double().numpy()
@@ -100,7 +105,9 @@ class Ease(Ranker[EaseConfig]):
         self.numbers_ = frequent(histories, FREQUENT if large else MOST_ITEMS)
         if given is not None:
             given = given[self.numbers_[histories.items] >= 0]
-        regularised = self._gram(histories.numbered(self.numbers_), given)
+        known = histories.numbered(self.numbers_)
+        gram = self._once(self.training_half_life, lambda: self._gram(known, given))
+        regularised = gram if self.shared is None else gram.clone()
         regularised.diagonal().add_(self.config.l2)
         # P = (X'X + l2 I)^-1 by Cholesky: half the work of a general inverse, and it says when it
         # fails.
@@ -109,7 +116,7 @@ class Ease(Ranker[EaseConfig]):
             raise ConfigError(
                 f"{self.method} with l2={self.config.l2} has no solution (set a larger l2)"
             )
-        del regularised  # for a large catalogue each of these matrices takes gigabytes
+        del regularised, gram  # for a large catalogue each of these matrices takes gigabytes
         inverse = torch.cholesky_inverse(factor)
         del factor
         # B = I - P diag(1 / diag P): off the diagonal -P_ij / P_jj, and 0 on it. In place.
@@ -182,8 +189,12 @@ class RecentEase(Ease):
     def half_life(self) -> float | None:
         return self.config.half_life
 
+    @property
+    def training_half_life(self) -> float | None:
+        return self.config.training_half_life
+
     def _gram(self, histories: UserItems, strengths: Tensor | None) -> Tensor:
-        return co_counts(histories, self.config.training_half_life, self.longest_, strengths)
+        return co_counts(histories, self.training_half_life, self.longest_, strengths)
 
     def _learn(self, split: Split, on_epoch: OnEpoch | None) -> None:
         super()._learn(split, on_epoch)
