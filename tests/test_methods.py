@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -15,14 +16,19 @@ from fairhorizon.errors import ConfigError, ModelError
 from fairhorizon.fcpo.config import PRESETS
 from fairhorizon.fcpo.model import Fcpo
 from fairhorizon.methods import (
+    GIVEN,
+    RECOMMENDERS,
     Method,
     MethodError,
     build,
     load_method,
     rankers_of,
 )
-from fairhorizon.rankers import RANKERS
+from fairhorizon.rankers import RANKERS, ranker_class
+from fairhorizon.recommenders.given_lists import GivenLists
 from fairhorizon.recommenders.ranked.model import Ranked
+from fairhorizon.registry import LazyClasses
+from fairhorizon.rerank import RERANKERS
 from fairhorizon.rerank.penalty import Penalty
 from fairhorizon.rerank.quota import Quota
 from fairhorizon.settings import SettingsError
@@ -44,6 +50,15 @@ from fairhorizon.storage import save_model
 def test_a_name_says_ranker_re_ranker_and_level(text: str, method: Method) -> None:
     assert Method.parse(text) == method
     assert str(method) == text.strip()
+
+
+@pytest.mark.parametrize("classes", [RANKERS, RERANKERS, RECOMMENDERS])
+def test_every_class_is_listed_under_its_own_name(classes: LazyClasses[Any]) -> None:
+    assert {name: kind.method for name, kind in classes.items()} == {name: name for name in classes}
+
+
+def test_what_is_read_from_files_has_the_names_of_its_classes() -> None:
+    assert (ranker_class("scores:mine").method, GivenLists.method) == GIVEN
 
 
 @pytest.mark.parametrize(

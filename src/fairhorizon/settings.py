@@ -45,6 +45,18 @@ class Settings(BaseModel):
         frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True
     )
 
+    # Editors and type checkers see the parameters that pydantic derives from the fields.
+    if not TYPE_CHECKING:
+
+        def __init__(self, **given: Any) -> None:
+            try:
+                super().__init__(**given)
+            except ValidationError as error:
+                raise SettingsError(faults(error, type(self).model_construct())) from None
+
+        # So that pydantic validates nested settings itself, and reports their faults with its own.
+        __init__.__pydantic_base_init__ = True
+
     @classmethod
     def from_file(cls, content: Given) -> Self:
         """The settings that a model file holds: all of them, as defaults change with versions."""

@@ -21,7 +21,11 @@ LISTS = "Reading the lists"
 def audit(
     context: typer.Context,
     lists: Annotated[
-        Path, typer.Argument(help="CSV, TSV or Parquet: user, item, optionally rank or time.")
+        Path,
+        typer.Argument(
+            help="CSV, TSV or Parquet: user, item, optionally rank or time.",
+            callback=options.there,
+        ),
     ],
     data: options.Data,
     k: options.Lengths = None,

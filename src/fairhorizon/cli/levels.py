@@ -34,6 +34,7 @@ def levels(
             show_default="fcpo, fcpo:start; stack, gru4rec, ease:recent +lists; popularity+quota; "
             "gru4rec, sasrec, ease:recent, itemknn:recent +foe, +quota, +penalty; "
             "stack, ease:recent +pmmf, +fairco, +tfrom",
+            callback=options.known_methods,
         ),
     ] = None,
     shares: Annotated[

@@ -251,10 +251,20 @@ def frontier(
     typer.echo(f"{page}: the page, {figure}: the figure, also as SVG and PDF")
 
 
+def known_ranker(_context: typer.Context, name: str) -> str:
+    from fairhorizon.rankers import RANKERS
+
+    if name not in RANKERS:
+        raise typer.BadParameter(f"{name!r} (there are {', '.join(RANKERS)})")
+    return name
+
+
 def efficiency(
     context: typer.Context,
     data: options.Data,
-    ranker: Annotated[str, typer.Option(help="Ranker whose scores are re-ranked.")] = "mf",
+    ranker: Annotated[
+        str, typer.Option(help="Ranker whose scores are re-ranked.", callback=known_ranker)
+    ] = "mf",
     k: Annotated[
         int | None,
         typer.Option(
@@ -290,14 +300,9 @@ def efficiency(
     """Measure the CPU seconds for lists of K for all users: FOE against FCPO."""
     from rich.console import Console
 
-    from fairhorizon.rankers import RANKERS
     from fairhorizon.report import efficiency as report
     from fairhorizon.studies.efficiency import efficiency as measure
 
-    if ranker not in RANKERS:
-        raise typer.BadParameter(
-            f"{ranker!r} (there are {', '.join(RANKERS)})", param_hint="--ranker"
-        )
     reading = options.reader(
         user, item, rating, timestamp, weight, session, header, separator, encoding, drop_incomplete
     )
