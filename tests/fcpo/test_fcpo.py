@@ -64,9 +64,9 @@ def test_the_defaults_are_the_preset_fast():
 def test_settings_that_do_not_fit_together_are_refused():
     with pytest.raises(ValueError, match="set attention to even"):
         FcpoConfig.preset("paper", attention="log")
-    with pytest.raises(ValueError, match="learns on-policy"):
+    with pytest.raises(ConfigError, match="learns on-policy"):
         FcpoConfig(buffer_rounds=2)
-    with pytest.raises(ValueError, match="starts=unseen is for a warm start"):
+    with pytest.raises(ConfigError, match="starts=unseen is for a warm start"):
         FcpoConfig(warm_start=())
 
 

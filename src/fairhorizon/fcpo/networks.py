@@ -213,8 +213,9 @@ def head_of(features: int, width: int, initial_std: float | None) -> nn.Linear:
     # policies begin with the same numbers.
     head = nn.Linear(features, 2 * width)
     if initial_std is None:
-        drawn, head = head, nn.utils.skip_init(nn.Linear, features, width)
-        head.weight.copy_(drawn.weight[:width])
+        head.out_features = width
+        head.weight = nn.Parameter(head.weight[:width].clone())
+        head.bias = nn.Parameter(head.bias[:width].clone())
     head.weight.mul_(SMALL)
     head.bias.zero_()
     if initial_std is not None:

@@ -13,7 +13,7 @@ from fairhorizon.data.splits import Statistics
 from fairhorizon.files import write_json, write_text, written_together
 from fairhorizon.metrics.spread import Spread
 from fairhorizon.report import charts, long_charts
-from fairhorizon.report.charts import Axis, Chart, save_png, styles_of
+from fairhorizon.report.charts import Axis, Chart, save_figure, styles_of
 from fairhorizon.report.comparison import (
     FCPO_LEVELS,
     PAPER_METRICS_AT,
@@ -426,7 +426,7 @@ def _long_finding(run: LongTermResult) -> str:
 
 @written_together()
 def write_reproduction(out: Path, found: Reproduced, command: str) -> None:
-    """index.html, index.md, reproduction.json; tables as CSV and LaTeX, figures as PNG."""
+    """index.html, index.md, reproduction.json; tables as CSV and LaTeX; PNG, SVG and PDF."""
     parts = sections(found)
     write_json(out / f"{NAME}.json", {"command": command, **found.to_json()})
     text = [f"# The paper, reproduced on {found.dataset}", finding(found), f"    {command}"]
@@ -435,7 +435,7 @@ def write_reproduction(out: Path, found: Reproduced, command: str) -> None:
         grids: dict[str, Grid] = {}
         for part in section.parts:
             if isinstance(part, Chart):
-                save_png(out / f"{name}.png", part)
+                save_figure(out, name, part)
                 text.append(f"![{part.title}]({name}.png)")
             elif isinstance(part, Grid | Folded):
                 grid = part if isinstance(part, Grid) else part.grid
