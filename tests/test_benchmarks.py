@@ -45,6 +45,7 @@ CASES = {
     "service restarts": r"^the server +\d+\.\d\d s$",
     "service replicas": r"^kept after every list yes$",
     "shop": r"^one by one +\d+\.\d\d s +\d+\.\d x lists of everybody$",
+    "shop_growth": r"^exponent +fit -?\d+\.\d\d, solve -?\d+\.\d\d, everybody .*$",
     "several_limits": r"ten limits / one limit +\d+\.\d\d$",
     "start": r"^fairhorizon --help +\d\.\d{3} s +\d+\.\d x$",
     "speed": r"policy update / forward and backward pass +\d+\.\d\d$",
