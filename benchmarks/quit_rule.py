@@ -1,7 +1,7 @@
 """A policy with a horizon against PPO of Stable-Baselines3, among users who quit when bored.
 
     python benchmarks/quit_rule.py [--data ml-1m] [--limits 0.4,0.2] [--seeds 3] [--more 0]
-                                   [--out quit-rule] [--small]
+                                   [--no-ppo] [--out quit-rule] [--small]
 
 Users quit when more than 4 of the last 10 items are of one genre. Rows: `fcpo:long` under the
 limit, probabilities of a like and the scores of the stack under the control, without and behind
@@ -9,9 +9,9 @@ caps by kind, the stack without a limit, and PPO, which weighs the rankers of `f
 (quit_ppo.py): free, with a penalty on popular showings that follows the limit, and under the same
 control as the others. PPO learns among the users for practice, as the others do in
 pretraining_runs, from as many showings as `fcpo:long` in pretraining_runs and in the run itself;
-with --more N, also from N times as many. Its settings are chosen by the likes of these users, for
-each of the three ways, in a run with a seed that is not reported. The ensemble is what PPO begins
-with; random weights are drawn anew for every user and step.
+with --more N, also from N times as many; --no-ppo leaves it out. Its settings are chosen by the
+likes of these users, for each of the three ways, in a run with a seed that is not reported. The
+ensemble is what PPO begins with; random weights are drawn anew for every user and step.
 """
 
 import argparse
@@ -298,14 +298,19 @@ def budget(world: World, seed: int, long_run: Figures) -> int:
     return round((pretraining_runs * practice + users) * long_run.showings)
 
 
-def rows(world: World, seeds: range, candidates: Candidates, more: int) -> Iterator[Row]:
-    """Of all seeds, one after the other; settings of PPO are chosen before."""
+def rows(world: World, seeds: range, candidates: Candidates | None, more: int) -> Iterator[Row]:
+    """Of all seeds, one after the other; settings of PPO are chosen before.
+
+    candidates: settings of PPO; None: the other methods alone.
+    """
     settings: dict[str, Any] = {}
     for seed in seeds:
         for name, found in references(world, seed):
             if name == "fcpo:long":
                 showings = budget(world, seed, found)
             yield name, found
+        if candidates is None:
+            continue
         rival = Rival(world, seed, showings)
         if not settings:
             settings = chosen(Rival(world, CHOOSING, showings), candidates)
@@ -362,6 +367,8 @@ def compare(options: argparse.Namespace, folder: Path) -> None:
         )
         began, found = time.perf_counter(), []
         candidates = QUICK_CANDIDATES if options.small else CANDIDATES
+        if options.no_ppo:
+            candidates = None
         for name, one in rows(world, range(options.seeds), candidates, options.more):
             found.append((name, one))
             print(f"  {time.perf_counter() - began:6.0f} s  {name} | {cells([one])}", flush=True)
@@ -377,6 +384,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--more", type=int, default=0, help="times the showings, in more rows")
+    parser.add_argument("--no-ppo", action="store_true", help="the other methods alone")
     parser.add_argument("--out", type=Path, help="keeps models and runs; else they are lost")
     options = parse(parser, limits="0.4", steps=4, seeds=1, out=None)
     torch.set_num_threads(1)

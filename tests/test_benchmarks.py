@@ -16,7 +16,7 @@ PARTS = {  # what benchmarks share; nothing to run
 }
 CASES = {
     "bpr": r"ratio, median of the pairs +\d+\.\d\d$",
-    "choose_settings": r"PMF of interactions, episodes start anywhere +validation NDCG@20 [-\d.]+$",
+    "choose_settings": r"no alternatives +sample +[\d.]+ at +[\d.]+  mean +[\d.]+ at +[\d.]+",
     "constraint": r"alpha' 0\.4 +0 +1 +\d\.\d{3} +1\.00$",
     "ease": r"fit and scores / bare inverse +\d+\.\d\d$",
     "fleet": r"^lists simulated [\d,]+; after each of them at most C above the share$",
@@ -44,7 +44,10 @@ CASES = {
     "service memory": r"^growth +-?\d+\.\d\d %$",
     "service restarts": r"^the server +\d+\.\d\d s$",
     "service replicas": r"^kept after every list yes$",
+    "shop": r"^one by one +\d+\.\d\d s +\d+\.\d x lists of everybody$",
+    "shop_growth": r"^exponent +fit -?\d+\.\d\d, solve -?\d+\.\d\d, everybody .*$",
     "several_limits": r"ten limits / one limit +\d+\.\d\d$",
+    "start": r"^fairhorizon --help +\d\.\d{3} s +\d+\.\d x$",
     "speed": r"policy update / forward and backward pass +\d+\.\d\d$",
     "phases": r"lists at alpha' 0\.37 +\d\.\d\d s +\d+\.\d\d x$",
 }

@@ -3,6 +3,7 @@ __version__: str
 from .allocation.guard import ExposureGuard as ExposureGuard
 from .data.interactions import Interactions as Interactions
 from .data.loading import load as load
+from .data.loading import load_split as load_split
 from .data.locations import items_near as items_near
 from .data.named_sets import items_of as items_of
 from .data.splits import split as split

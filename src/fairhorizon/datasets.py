@@ -16,10 +16,12 @@ from pydantic import Field, NonNegativeInt
 from fairhorizon import __version__
 from fairhorizon.data.columns import Origin
 from fairhorizon.data.frames import warn_of_missing_attribute
+from fairhorizon.data.given_split import given_split
 from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.items import ItemTable
-from fairhorizon.data.loading import load, load_items
+from fairhorizon.data.loading import load, load_items, log_of_split
 from fairhorizon.data.locations import AREA, AREA_KM, attribute_or_area
+from fairhorizon.data.log_files import ReaderOptions
 from fairhorizon.data.splits import Split, earlier_part, split, split_by_time, uncut, with_ties
 from fairhorizon.data.tables import UTF_8
 from fairhorizon.errors import ConfigError, DataError, NoColumnError
@@ -59,9 +61,9 @@ class DataSpec(Settings):
     """Encoding of the text of the file and of the item table; a byte order mark comes first."""
     drop_incomplete: bool = False
     """Whether rows without a user, an item, a time or a weight are left out, and counted."""
-    cut: Literal["per-user", "time", "none"] = "per-user"
-    """How the log is split: the last items of every user, or everything after one time; none: all
-    of it is for training."""
+    cut: Literal["per-user", "time", "given", "none"] = "per-user"
+    """How the log is split: the last items of every user, or everything after one time; given: as
+    the files train, validation and test of its folder are; none: all of it is for training."""
     ties: Literal["auto", "keep"] | NonNegativeInt = "auto"
     """Order of a user's interactions at one time: keep that of the file, or shuffle with this seed;
     auto: shuffled with seed 0 if more than a tenth of the rows are in such a tie."""
@@ -113,6 +115,8 @@ class DataSpec(Settings):
             log = parts.train
         elif self.cut == "time":
             parts = split_by_time(log, ties=self.ties)
+        elif self.cut == "given":
+            parts = given_split(log, self.source, self.ties, **self._reading)
         else:
             parts = split(log, ties=self.ties)
         sensitive = self._sensitive(log, parts, popular_share, cache_dir)
@@ -120,21 +124,24 @@ class DataSpec(Settings):
 
     def read(self, cache_dir: Path | None, attributes: Sequence[str] = ()) -> Interactions:
         """The log, with columns that describe its items."""
-        return load(
-            self.source,
-            cache_dir=cache_dir,
-            user=self.user,
-            item=self.item,
-            rating=self.rating,
-            time=self.timestamp,
-            weight=self.weight,
-            session=self.session,
-            header=self.header,
-            separator=self.separator,
-            encoding=self.encoding,
-            drop_incomplete=self.drop_incomplete,
-            attributes=attributes,
-        )
+        how: ReaderOptions = {**self._reading, "attributes": attributes}
+        read = log_of_split if self.cut == "given" else load
+        return read(self.source, cache_dir=cache_dir, **how)
+
+    @property
+    def _reading(self) -> ReaderOptions:
+        return {
+            "user": self.user,
+            "item": self.item,
+            "rating": self.rating,
+            "time": self.timestamp,
+            "weight": self.weight,
+            "session": self.session,
+            "header": self.header,
+            "separator": self.separator,
+            "encoding": self.encoding,
+            "drop_incomplete": self.drop_incomplete,
+        }
 
     def table_of_items(self, path: str | Path) -> ItemTable:
         """A file with a row per item; its item column may be called as that of the log."""

@@ -52,6 +52,7 @@ class Cut(StrEnum):
 
     PER_USER = "per-user"  # the last fifth of each user's items is test
     TIME = "time"  # one moment for everybody
+    GIVEN = "given"  # files train, validation and test
 
 
 class AsOf(StrEnum):

@@ -159,3 +159,28 @@ def test_rows_with_empty_cells_are_left_out_by_option_and_by_config(
     ):
         assert run(command) == 0
         assert "8 rows of 70 left out" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("folder")
+def test_atomic_files_and_a_split_of_ones_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The table of items names the groups of a limit; a written split is the same again."""
+    lines = [f"{u}\t{(u * 7 + n * 3) % 20}\t{n}" for u in range(12) for n in range(10)]
+    header = "user_id:token\titem_id:token\ttimestamp:float"
+    (tmp_path / "films").mkdir()
+    (tmp_path / "films/films.inter").write_text("\n".join([header, *lines]) + "\n")
+    items = [f"{item}\t{'Drama War' if item % 2 else 'Comedy'}" for item in range(20)]
+    table = "\n".join(["item_id:token\tclass:token_seq", *items]) + "\n"
+    (tmp_path / "films/films.item").write_text(table)
+    fairhorizon("data", "info", "films")
+    assert "Columns of its items: class.\n" in capsys.readouterr().out
+    fairhorizon("data", "split", "films", "--out", "parts")
+    compared = ("compare", "--methods=popularity", "--seeds=1", "--k=5", "--keep-ties")
+    fairhorizon(*compared, "--data=parts", "--split=given", "--out=given", "--json=given.json")
+    limit = "--limit=class=War<=0.4"
+    fairhorizon(*compared, "--data=films", limit, "--out=whole", "--json=whole.json")
+    given, whole = (json.loads(Path(f"{name}.json").read_text()) for name in ("given", "whole"))
+    assert given["rows"][0]["metrics"] == whole["rows"][0]["metrics"]
+    assert given["rows"][0]["metrics"]["ndcg@5"]["mean"] > 0
+    assert whole["limit_rows"][0]["limit"] == "class=War<=0.4"

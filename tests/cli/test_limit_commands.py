@@ -364,7 +364,7 @@ def test_an_audit_has_the_verdict_first(
     assert (third["broken"], third["reached"], third["kept"]) == (1, 0.75, False)
     assert len(others) == 20
     page = (out / "index.html").read_text(encoding="utf-8")
-    assert page.index("<h2>Limits</h2>") < page.index("<h2>Results</h2>")
+    assert page.index("1 of 23 limits was kept") < page.index("<h2>Limits in numbers</h2>")
     broken = "not kept in 1 of 2 lists, the worst has 75.0 % of at most 50 %"
     assert broken in page
     page = page.replace("\N{NO-BREAK SPACE}", " ")

@@ -105,11 +105,14 @@ def test_one_interaction_added_is_the_same_as_counting_from_scratch(config, feat
         torch.testing.assert_close(counts.following, whole.following)
 
 
-def test_few_features_are_the_regression_on_the_most_frequent_items_alone(monkeypatch):
+@pytest.mark.parametrize(("work", "asked"), [(12.0 * (2 * 5) ** 2, 2048), (ridge.WORK, 5)])
+def test_few_features_are_the_regression_on_the_most_frequent_items_alone(
+    work: float, asked: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     log = log_of(1, users=40)
-    config = CONFIGS[1]
-    monkeypatch.setattr(ridge, "WORK", 12.0 * (2 * 5) ** 2)  # 2 scales x 5 features
-    assert most_features(12, 2) == 5
+    config = CONFIGS[1].model_copy(update={"features": asked})
+    monkeypatch.setattr(ridge, "WORK", work)  # 2 scales x 5 features
+    assert min(asked, most_features(12, 2)) == 5
     model = Ridge(config).fit(Split(log, log.take([]), log.take([])))
     kept = np.argsort(-log.item_counts(), kind="stable")[:5]
     assert sorted(kept) == (model.features_ >= 0).nonzero().squeeze(1).tolist()
@@ -154,7 +157,7 @@ def test_scores_read_the_items_that_have_a_thousandth_of_the_weight():
     [{"decays": ()}, {"decays": (1.1,)}, {"decays": (0.9, 0.9)}, {"l2": 0}, {"horizon": 0}],
 )
 def test_impossible_settings(setting):
-    with pytest.raises(ValueError, match=next(iter(setting))):
+    with pytest.raises(ConfigError, match=next(iter(setting))):
         RidgeConfig(**setting)
 
 

@@ -145,6 +145,21 @@ def test_settings_are_the_best_of_those_tried():
     )
 
 
+@pytest.mark.parametrize("method", sorted(SEARCH_GRID))
+def test_fits_that_share_what_they_have_in_common_are_those_of_fits_alone(method: str) -> None:
+    """From the first alternative to the last and back, so that every part is used again."""
+    part = part_of("synthetic-trends:users=60,items=50,interactions_per_user=15")
+    kind, shared = RANKERS[method], {}
+    settings = [one for group in SEARCH_GRID[method] for one in group]
+    for config in (changed(kind().config, one) for one in (*settings, *reversed(settings))):
+        sharing, alone = kind(config), kind(config).fit(part.split)
+        sharing.shared = shared
+        sharing.fit(part.split)
+        for name, value in alone.tensors().items():
+            torch.testing.assert_close(sharing.tensors()[name], value, rtol=0, atol=0)
+    assert len(shared) < 2 * len(settings)
+
+
 def shortlists_of(features: torch.Tensor, liked: torch.Tensor) -> Shortlists:
     users = torch.arange(len(liked))
     block = LaterBlock(users, torch.zeros(0), blocked=torch.zeros_like(liked), liked=liked)

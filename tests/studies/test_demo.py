@@ -34,16 +34,16 @@ def result(dataset: Dataset) -> DemoResult:
 
 @pytest.mark.slow
 def test_every_method_is_fitted_once(result: DemoResult) -> None:
-    assert len(result.rows) == 11
+    assert len(result.rows) == 12
     fits = [text.split("fitting ")[1] for text in STAGES.texts if ": fitting " in text]
     of_demo = [name for name in fits if "," not in name]
-    assert of_demo == ["popularity", "ease:recent", "fcpo:fast", "fcpo:paper"]
+    assert of_demo == ["popularity", "ease:recent", "fcpo:fast", "fcpo:paper", "fcpo:tuned"]
 
 
 @pytest.mark.slow
 def test_rows_are_of_their_method_at_their_level(dataset: Dataset, result: DemoResult) -> None:
     limited = ("popularity+quota", "ease:recent+quota", "fcpo")
-    expected = {("popularity", 1.0), ("fcpo:paper", PAPER_LEVEL)}
+    expected = {("popularity", 1.0), ("fcpo:paper", PAPER_LEVEL), ("fcpo:tuned", PAPER_LEVEL)}
     expected |= {(name, level) for name in limited for level in LEVELS}
     assert {(row.name, row.alpha_prime) for row in result.rows} == expected
     assert result.levels == LEVELS

@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 from scipy import sparse
-from scipy.optimize import LinearConstraint, linprog, milp, minimize
+from scipy.optimize import Bounds, LinearConstraint, milp, minimize
 
 from fairhorizon.allocation.best_lists import BestLists, Lists
 from fairhorizon.allocation.candidates import Offer, best_of_each_class
@@ -171,7 +171,7 @@ class _Planes:
 
     @property
     def cells(self) -> int:
-        """Of the matrix of the linear program."""
+        """Of the matrix of the linear program, where all limits are in it."""
         return len(self.worth) * len(self.starts) * (len(self.room) + len(self.starts))
 
     def add(self, lists: Lists) -> None:
@@ -180,23 +180,31 @@ class _Planes:
 
     def lowest(self, around: Floats, reach: float) -> tuple[Floats, float]:
         """The prices within reach where the planes are lowest, and how low that is."""
-        n, m = len(self.starts), len(self.room)
+        n, low = len(self.starts), np.maximum(0.0, around - reach)
         base = self.worth[0]  # of the worth, to keep the numbers of the program small
         worth = np.concatenate(self.worth) - np.tile(base, len(self.worth))
+        # A limit that no lists so far could exceed keeps its price of 0: its room is not all used,
+        # whichever planes are lowest. So of many limits, only a few are in the program.
+        able = np.max(self.use, axis=0).sum(0) > self.room
+        priced = (able | (low > 0)).nonzero()[0]
+        m = len(priced)
         part_of = np.tile(np.eye(n), (len(self.worth), 1))
-        program = linprog(
-            np.concatenate([self.room, np.ones(n)]),
-            A_ub=np.hstack([-np.concatenate(self.use), -part_of]),
-            b_ub=-worth,
-            bounds=[
-                *zip(np.maximum(0.0, around - reach), around + reach, strict=True),
-                *[(None, None)] * n,
-            ],
-            method="highs-ds" if len(worth) < 4000 else "highs",
+        # As a program of integers, none of which has to be one: scipy prepares it in half the time.
+        program = milp(
+            np.concatenate([self.room[priced], np.ones(n)]),
+            bounds=Bounds(
+                np.concatenate([low[priced], np.full(n, -np.inf)]),
+                np.concatenate([around[priced] + reach, np.full(n, np.inf)]),
+            ),
+            constraints=LinearConstraint(
+                np.hstack([np.concatenate(self.use)[:, priced], part_of]), lb=worth
+            ),
         )
         if program.x is None:
             return around, -np.inf
-        return np.maximum(0.0, program.x[:m]), float(program.fun + base.sum())
+        prices = np.zeros(len(self.room))
+        prices[priced] = np.maximum(0.0, program.x[:m])
+        return prices, float(program.fun + base.sum())
 
 
 # ---- Whole lists near the prices -----------------------------------------------------------------

@@ -38,6 +38,7 @@ def info(
     """Print the number of users, items and interactions, and what kind of log it is."""
     from rich.console import Console
 
+    from fairhorizon.data.atomic_files import columns_beside
     from fairhorizon.data.loading import is_named, item_columns, load
     from fairhorizon.data.splits import statistics, tied_share, ties_note
     from fairhorizon.report.tables import statistics_table
@@ -51,7 +52,8 @@ def info(
         typer.echo(f"{ties_note(share)}.")
     for note in kind_notes(log, reading.get("session"), area_km):
         typer.echo(note)
-    if is_named(source) and (columns := item_columns(source)):
+    named = is_named(source)
+    if columns := item_columns(source) if named else columns_beside(source, encoding):
         typer.echo(f"Columns of its items: {', '.join(columns)}.")
 
 

@@ -143,6 +143,7 @@ def compare(
             json_file=json_file,
             limits=reached,
             against=all_others,
+            made_by=options.made_by(context, study.data, cache_dir, range(seeds)),
         )
     console = Console()
     paper = report.measured_as_in_paper(rows, spec.group_name)
@@ -240,19 +241,30 @@ def frontier(
             command=options.typed_command(context),
             json_file=json_file,
             limits=reached,
+            made_by=options.made_by(context, study.data, cache_dir, range(seeds)),
         )
     if reached:
         Console().print(methods_table(reached))
     Console().print(report.hypervolume_table(lines, length, spec.group_name))
     print_notes(rows)
     page, figure = out / "index.html", out / "frontier.png"
-    typer.echo(f"{page}: the page, {figure}: the figure")
+    typer.echo(f"{page}: the page, {figure}: the figure, also as SVG and PDF")
+
+
+def known_ranker(_context: typer.Context, name: str) -> str:
+    from fairhorizon.rankers import RANKERS
+
+    if name not in RANKERS:
+        raise typer.BadParameter(f"{name!r} (there are {', '.join(RANKERS)})")
+    return name
 
 
 def efficiency(
     context: typer.Context,
     data: options.Data,
-    ranker: Annotated[str, typer.Option(help="Ranker whose scores are re-ranked.")] = "mf",
+    ranker: Annotated[
+        str, typer.Option(help="Ranker whose scores are re-ranked.", callback=known_ranker)
+    ] = "mf",
     k: Annotated[
         int | None,
         typer.Option(
@@ -288,14 +300,9 @@ def efficiency(
     """Measure the CPU seconds for lists of K for all users: FOE against FCPO."""
     from rich.console import Console
 
-    from fairhorizon.rankers import RANKERS
     from fairhorizon.report import efficiency as report
     from fairhorizon.studies.efficiency import efficiency as measure
 
-    if ranker not in RANKERS:
-        raise typer.BadParameter(
-            f"{ranker!r} (there are {', '.join(RANKERS)})", param_hint="--ranker"
-        )
     reading = options.reader(
         user, item, rating, timestamp, weight, session, header, separator, encoding, drop_incomplete
     )
@@ -316,7 +323,11 @@ def efficiency(
                 on_row=lambda row: progress.line(time_line(row)),
             )
         report.write_efficiency(
-            out, rows, command=options.typed_command(context), json_file=json_file
+            out,
+            rows,
+            command=options.typed_command(context),
+            json_file=json_file,
+            made_by=options.made_by(context, spec, cache_dir, [seed]),
         )
     Console().print(report.efficiency_table(rows))
     typer.echo(f"{out / 'index.html'}: the page, {out / 'efficiency.png'}: the figure")

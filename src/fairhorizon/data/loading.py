@@ -1,17 +1,25 @@
 """Loading from a frame, a file or a named set: a log, a table of items, ids of users."""
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from fairhorizon.data.atomic_files import INTER, ITEM, AtomicColumns, atomic_file, table_beside
 from fairhorizon.data.columns import Origin, as_column, known_codes
-from fairhorizon.data.frames import Repeats, as_frame, from_frame, in_polars
+from fairhorizon.data.frames import (
+    Repeats,
+    as_frame,
+    from_frame,
+    in_polars,
+    warn_of_missing_attribute,
+)
+from fairhorizon.data.given_split import given_split, split_files
 from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.items import ItemTable
 from fairhorizon.data.log_files import ReaderOptions, read_file, read_folder, user_or_session
@@ -23,16 +31,18 @@ from fairhorizon.data.named_sets import (
     cache_folder,
     fetch,
 )
+from fairhorizon.data.splits import Split, Ties
 from fairhorizon.data.synthetic import GENERATORS, LARGE, drawn_log, is_synthetic, market_of
 from fairhorizon.data.tables import (
     UTF_8,
     Table,
+    columns_of,
     is_usual_name,
     item_column,
     log_columns,
     read_table,
 )
-from fairhorizon.errors import DataError
+from fairhorizon.errors import DataError, NoColumnError
 
 
 def load(
@@ -56,7 +66,8 @@ def load(
     """A log of who took what when, from a frame, a file or a named set.
 
     source: a pandas or polars frame or an Arrow table with a row per interaction; the path of a
-        CSV, TSV, Parquet or MovieLens file, also packed, or of a folder of such files; or a name:
+        CSV, TSV, Parquet or MovieLens file, also packed, or of a folder of such files; of an .inter
+        file of RecBole, with NAME.item beside it, or of their folder; or a name:
         "ml-100k", "ml-1m", "synthetic:users=200,seed=1". A name comes first: a file that is called
         like a set is "./ml-1m", or any `Path`.
     user, item, time, rating: the names of the columns, or their positions from 0; None: found by
@@ -90,11 +101,47 @@ def load(
         log = _named_log(source, cache_folder(cache_dir), how)
     else:
         check_source(source)
-        if Path(source).is_dir():
+        if (inter := atomic_file(source)) is not None:
+            log = _atomic_log(inter, how)
+        elif Path(source).is_dir():
             log = read_folder(source, store=_part_store(cache_dir), **how)
         else:
             log = read_file(source, **how)
     return replace(log, name=name) if name else log
+
+
+def load_split(
+    folder: str | Path,
+    *,
+    ties: Ties = "auto",
+    cache_dir: str | Path | None = None,
+    **options: Unpack[ReaderOptions],
+) -> Split:
+    """A split that was made elsewhere: a folder with the files train, validation and test.
+
+    folder: of three files, as `fairhorizon data split` writes them, or NAME.train.inter,
+        NAME.valid.inter and NAME.test.inter of RecBole. A pair of user and item counts in the first
+        part that has it.
+    ties: the order of a user's training interactions at one time, as in `split`.
+    cache_dir, options: as for `load`.
+    """
+    whole = log_of_split(folder, cache_dir=cache_dir, **options)
+    return given_split(whole, folder, ties, **options)
+
+
+def log_of_split(
+    folder: str | Path, *, cache_dir: str | Path | None = None, **options: Unpack[ReaderOptions]
+) -> Interactions:
+    """The log of the three files of a split together."""
+    files = list(split_files(folder).values())
+    table = table_beside(files[0], ITEM) if files[0].suffix.lower() == INTER else None
+    store = _part_store(cache_dir)
+    if table is None:
+        return read_folder(folder, store=store, files=files, **options)
+    of_table = [str(one) for one in options.pop("attributes", ())]
+    log = read_folder(folder, store=store, files=files, **options)
+    columns = AtomicColumns(log, table, options.get("encoding", UTF_8))
+    return with_columns(log, columns, of_table, Origin(table))
 
 
 def _log_of_frame(frame: Any, how: ReaderOptions, name: str) -> Interactions:
@@ -127,6 +174,33 @@ def _named_log(source: str, cache: Path, how: ReaderOptions) -> Interactions:
     described = attributes_of(source, cache, log, wanted)
     further = NamedColumns(source, cache, log)
     return replace(log, name=source, attributes=described, further=further)
+
+
+def _atomic_log(inter: Path, how: ReaderOptions) -> Interactions:
+    """The log of an .inter file, with the columns of the table of items beside it."""
+    table = table_beside(inter, ITEM)
+    if table is None:
+        return read_file(inter, **how)
+    own, encoding = columns_of(inter, encoding=how["encoding"]), how["encoding"]
+    wanted = tuple(how.pop("attributes", ()))
+    of_table = [one for one in wanted if isinstance(one, str) and one not in own]
+    in_log: ReaderOptions = {**how, "attributes": [one for one in wanted if one not in of_table]}
+    log = read_file(inter, **in_log)
+    return with_columns(log, AtomicColumns(log, table, encoding), of_table, Origin(table))
+
+
+def with_columns(
+    log: Interactions, columns: Mapping[str, NDArray[Any]], wanted: Sequence[str], origin: Origin
+) -> Interactions:
+    """The log with these columns by item, (n_items,) each, and some of them as attributes."""
+    found = {}
+    for name in wanted:
+        if name not in columns:
+            remedy = f"the columns are {', '.join(map(repr, columns))}"
+            raise NoColumnError(name, tuple(columns), file=origin.file, remedy=remedy)
+        found[name] = columns[name]
+        warn_of_missing_attribute(found[name], name, origin)
+    return replace(log, attributes={**log.attributes, **found}, further=columns)
 
 
 def _part_store(cache_dir: str | Path | None) -> Path | None:

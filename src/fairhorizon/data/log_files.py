@@ -249,18 +249,23 @@ def first_file(source: str | Path) -> Path:
 
 
 def read_folder(
-    folder: str | Path, *, store: Path | None, **options: Unpack[ReaderOptions]
+    folder: str | Path,
+    *,
+    store: Path | None,
+    files: Sequence[Path] | None = None,
+    **options: Unpack[ReaderOptions],
 ) -> Interactions:
     """The log of all parts of a folder, as if they were one file in the order of their names.
 
     store: the folder with what was read of parts before; None: all parts are read.
+    files: the parts, one after the other; None: all there are.
     options: those of `load`.
     """
     folder = Path(folder)
     wanted = tuple(options.pop("attributes", ()))
     repeats = options.pop("repeats", "first")
     reader = _Reader(PartStore(store, options), options)
-    files = part_files(folder)
+    files = part_files(folder) if files is None else files
     parts: list[ReadPart] = []
     kept = 0
     for file in files:

@@ -193,7 +193,9 @@ def _refuse_empty(path: Path, rows: int) -> None:
 
 # ---- Text files and JSON lines -------------------------------------------------------------------
 SEPARATORS = ("\t", "::", ",", ";", "|")
-OF_SUFFIX = {".csv": ",", ".tsv": "\t", ".inter": "\t", ".item": "\t", ".data": "\t", ".dat": "::"}
+OF_RECBOLE = (".inter", ".item", ".user")
+OF_SUFFIX = {".csv": ",", ".tsv": "\t", ".data": "\t", ".dat": "::"}
+OF_SUFFIX |= dict.fromkeys(OF_RECBOLE, "\t")
 HEAD, HEAD_LINES = 100_000, 100  # the head of a text: so many characters, and lines of these
 UNIT = "\x1f"  # ASCII unit separator, stands in for separators of several characters
 TYPED = re.compile(r"(.+):(?:token|float)(?:_seq)?")  # RecBole: user_id:token
@@ -243,7 +245,7 @@ def read_table(
     first = text.lstrip("\r\n").split("\n", 1)[0]
     chosen = separator or _separator(first, suffix)
     # MovieLens' and RecBole's formats have no quotes: there a quotation mark is part of the text.
-    quoted = '"' in text and chosen != "::" and suffix != ".inter"
+    quoted = '"' in text and chosen != "::" and suffix not in OF_RECBOLE
     # polars and csv take separators of one character only.
     if len(chosen) > 1:
         text, chosen = text.replace(chosen, UNIT), UNIT

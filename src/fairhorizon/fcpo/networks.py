@@ -237,8 +237,9 @@ def head_of(features: int, width: int, initial_std: float | None) -> nn.Linear:
     # policies begin with the same numbers.
     head = nn.Linear(features, 2 * width)
     if initial_std is None:
-        drawn, head = head, nn.utils.skip_init(nn.Linear, features, width)
-        head.weight.copy_(drawn.weight[:width])
+        head.out_features = width
+        head.weight = nn.Parameter(head.weight[:width].clone())
+        head.bias = nn.Parameter(head.bias[:width].clone())
     head.weight.mul_(SMALL)
     head.bias.zero_()
     if initial_std is not None:
@@ -302,6 +303,11 @@ class Actor(nn.Module):
         """Every row of W is this one in every state."""
         self.start_with_weights(row)
         self.head.weight[: self.list_length * len(row)] = 0.0
+
+    @torch.no_grad()
+    def scale_std(self, factor: float) -> None:
+        """Multiply the standard deviation of W, of a Gaussian head, in every state."""
+        self.head.bias[self.head.out_features // 2 :] += math.log(factor)
 
     @torch.no_grad()
     def without_price(self) -> None:

@@ -51,6 +51,7 @@ class MeasuredLists:
 
     @property
     def n_items(self) -> int:
+        """Items of the catalogue."""
         return len(self.popular)
 
     @cached_property

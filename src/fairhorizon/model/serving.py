@@ -7,7 +7,7 @@ made from, and `serve` and `lists_frame` make the answer.
 import copy
 import re
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
@@ -22,13 +22,14 @@ from torch import Tensor
 from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.items import ItemTable
 from fairhorizon.data.splits import Ties, with_ties
-from fairhorizon.errors import ConfigError, DataError
+from fairhorizon.errors import ConfigError, DataError, of_type, whole_number
 from fairhorizon.fcpo.retention.replay import FittedRetention, with_user_weights
 from fairhorizon.histories import UserItems
 from fairhorizon.limits.groups import popular_group
 from fairhorizon.limits.language import POPULAR, GroupOf, Limit
 from fairhorizon.limits.measured import limit_reached
 from fairhorizon.limits.resolved import ResolvedLimit, resolve_limits
+from fairhorizon.limits.supported import check_supported
 from fairhorizon.model.cold_start import Catalogue, ColdStartItems, ColdStartRanker
 from fairhorizon.model.observe import ObservedRows
 from fairhorizon.recommenders.base import RankedLists, Recommender
@@ -281,6 +282,27 @@ class ServingState:
         """How many of a user's recent items lists are made from."""
         return self.serving.queue_length
 
+    def with_limits(self, limits: Sequence[Limit], table: ItemTable | None) -> "ServingState":
+        """Under other limits, or under none.
+
+        table: of items, with all columns that the limits are about.
+        """
+        now, fitted = self.catalogue, self.recommender
+        catalogue = Catalogue.from_log(now.log, table, now.new, area_km=now.area_km)
+        resolved = [
+            ResolvedLimit(one.limit, one.members[: self.n_items])
+            for one in resolve_for(limits, catalogue, fitted.popular_share)
+        ]
+        group = self.unlimited.sensitive_.cpu().numpy()
+        check_supported(fitted.method, fitted.supported_limits, resolved, group)
+        if resolved:
+            serving = self.unlimited.with_limits(resolved)
+        else:
+            # The level of fcpo@0.4 or ease+quota@0.4 is a limit, too.
+            has_level = self.unlimited.capabilities.level_is_share
+            serving = self.unlimited.with_level(1.0) if has_level else self.unlimited
+        return replace(self, catalogue=catalogue, limits=tuple(resolved), serving=serving)
+
     def log_with_new_ids(self) -> Interactions:
         """The log of the fit, with the ids of users and items that came later behind its own."""
         log, ids, items = self.users.log, self.users.ids, self.catalogue.ids[: self.n_items]
@@ -384,6 +406,8 @@ def find_users(
                 remedy='give what they took: histories={"' + str(user) + '": [...]}',
             )
         found.append(known)
+    if histories is not None:
+        of_type(histories, Mapping, "histories", "give {name: [items], ...}, oldest first")
     for key, items in (histories or {}).items():
         codes, unknown = state.catalogue.find(as_list(items))
         warn_of_unknown(f"histories of {key!r}", unknown)
@@ -402,7 +426,13 @@ def warn_of_unknown(what: str, unknown: Sequence[Any]) -> None:
 
 def as_list(ids: Iterable[Any]) -> Iterable[Any]:
     """Ids; one alone is a list of one, not of its letters."""
-    return [ids] if isinstance(ids, str | int) else ids
+    if isinstance(ids, str | int):
+        return [ids]
+    of_type(ids, Iterable, "what should be ids", "give a list of them")
+    ids = list(ids)
+    if wrong := [one for one in ids if not isinstance(one, Hashable)]:
+        raise DataError(f"{wrong[0]!r} is no id", remedy="give a list of ids, as in ['u17', 'u4']")
+    return ids
 
 
 def excluded_items(
@@ -427,6 +457,7 @@ def excluded_items(
 
 def checked_length(k: int) -> int:
     """The length of a list, if it is one."""
+    k = whole_number(k, "k", "give 1 or more")
     if k < 1:
         raise ConfigError(f"k = {k}: a list has at least one item (give 1 or more)")
     return k

@@ -27,6 +27,7 @@ from fairhorizon.histories import (
 )
 from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.settings import Search, Settings
+from fairhorizon.storage import rounded_to_half
 from fairhorizon.vocabulary import OnEpoch
 
 MOST_ITEMS = 20_000  # whose matrix can be inverted in minutes
@@ -85,6 +86,11 @@ class Ease(Ranker[EaseConfig]):
         """Age, in items, at which an item of the history counts half; None: none counts less."""
         return None
 
+    @property
+    def training_half_life(self) -> float | None:
+        """Distance, in items, at which a pair of items counts half; None: none counts less."""
+        return None
+
     def _gram(self, histories: UserItems, strengths: Tensor | None) -> Tensor:
         """(m, m) X^T X."""
         cells = np.ones(len(histories.items)) if strengths is None else strengths.double().numpy()
@@ -100,7 +106,9 @@ class Ease(Ranker[EaseConfig]):
         self.numbers_ = frequent(histories, FREQUENT if large else MOST_ITEMS)
         if given is not None:
             given = given[self.numbers_[histories.items] >= 0]
-        regularised = self._gram(histories.numbered(self.numbers_), given)
+        known = histories.numbered(self.numbers_)
+        gram = self._once(self.training_half_life, lambda: self._gram(known, given))
+        regularised = gram if self.shared is None else gram.clone()
         regularised.diagonal().add_(self.config.l2)
         # P = (X'X + l2 I)^-1 by Cholesky: half the work of a general inverse, and it says when it
         # fails.
@@ -109,12 +117,21 @@ class Ease(Ranker[EaseConfig]):
             raise ConfigError(
                 f"{self.method} with l2={self.config.l2} has no solution (set a larger l2)"
             )
-        del regularised  # for a large catalogue each of these matrices takes gigabytes
+        del regularised, gram  # for a large catalogue each of these matrices takes gigabytes
         inverse = torch.cholesky_inverse(factor)
         del factor
         # B = I - P diag(1 / diag P): off the diagonal -P_ij / P_jj, and 0 on it. In place.
         weights = inverse.div_(-inverse.diagonal().clone()).fill_diagonal_(0)
-        self.item_weights_ = weights.contiguous()  # row-major, for lookups by row
+        weights = weights.contiguous()  # row-major, for lookups by row
+        scale = self._column_scale(split)
+        if scale is not None:
+            # Scores are sums over rows of B, so that dividing the columns divides the scores.
+            weights /= scale[self.numbers_ >= 0]
+        self.item_weights_ = rounded_to_half(weights)
+
+    def _column_scale(self, split: Split) -> Tensor | None:  # noqa: ARG002
+        """(n_items,) by which the scores of the items are divided; None: they stay."""
+        return None
 
     def scores(self, users: Tensor, queue: Tensor) -> Tensor:  # noqa: ARG002  # the queue is enough
         recent, n = self._rows(queue[:, -self.queue_length :]), len(self.item_weights_)
@@ -182,15 +199,15 @@ class RecentEase(Ease):
     def half_life(self) -> float | None:
         return self.config.half_life
 
-    def _gram(self, histories: UserItems, strengths: Tensor | None) -> Tensor:
-        return co_counts(histories, self.config.training_half_life, self.longest_, strengths)
+    @property
+    def training_half_life(self) -> float | None:
+        return self.config.training_half_life
 
-    def _learn(self, split: Split, on_epoch: OnEpoch | None) -> None:
-        super()._learn(split, on_epoch)
-        if self.config.popularity:
-            scale = popularity_scale(split, self.config.popularity)
-            # Scores are sums over rows of B, so that dividing the columns divides the scores.
-            self.item_weights_ /= scale[self.numbers_ >= 0]
+    def _gram(self, histories: UserItems, strengths: Tensor | None) -> Tensor:
+        return co_counts(histories, self.training_half_life, self.longest_, strengths)
+
+    def _column_scale(self, split: Split) -> Tensor | None:
+        return popularity_scale(split, self.config.popularity) if self.config.popularity else None
 
 
 def co_counts(

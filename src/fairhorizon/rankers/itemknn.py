@@ -92,21 +92,10 @@ class ItemKnn(Ranker[ItemKnnConfig]):
         return 0.0
 
     def _learn(self, split: Split, on_epoch: OnEpoch | None) -> None:  # noqa: ARG002  # no epochs
-        taken = _taken(split.train)
-        by_item = taken.T.tocsr()
-        # n_i = n_ii: the sum of x^2 by item, which without weights is its count.
-        counts = by_item.power(2).sum(1).astype(np.float32)
-        n_items = len(counts)
-        # Neighbours of all items together have to fit into memory.
-        k = min(self.config.neighbours, n_items, rows_at_once(n_items, LISTED))
-        nearest = []
-        # A block of rows of X'X at a time: dense, all of it would be n_items^2.
-        for items in torch.arange(n_items).split(rows_at_once(n_items, CELLS)):
-            together = by_item[items.numpy()] @ taken
-            similarity = similarities(together, items.numpy(), counts, self.shrinkage)
-            nearest.append(torch.from_numpy(similarity.toarray()).topk(k, dim=1))
-        self.similarities_ = torch.cat([block.values for block in nearest])
-        self.neighbours_ = torch.cat([block.indices for block in nearest])
+        k, shrinkage = self.config.neighbours, self.shrinkage
+        self.similarities_, self.neighbours_ = self._once(
+            (k, shrinkage), lambda: nearest_items(split.train, k, shrinkage)
+        )
         self.longest_ = longest_history(split)
 
     def scores(self, users: Tensor, queue: Tensor) -> Tensor:  # noqa: ARG002  # the queue is enough
@@ -207,7 +196,28 @@ class RecentItemKnn(ItemKnn):
     def _learn(self, split: Split, on_epoch: OnEpoch | None) -> None:
         super()._learn(split, on_epoch)
         if self.config.popularity:
-            self.similarities_ /= popularity_scale(split, self.config.popularity)[:, None]
+            scale = popularity_scale(split, self.config.popularity)
+            self.similarities_ = self.similarities_ / scale[:, None]
+
+
+def nearest_items(log: Interactions, most: int, shrinkage: float) -> tuple[Tensor, Tensor]:
+    """(n_items, k) similarities of every item's `most` nearest items, and their codes."""
+    taken = _taken(log)
+    by_item = taken.T.tocsr()
+    # n_i = n_ii: the sum of x^2 by item, which without weights is its count.
+    counts = by_item.power(2).sum(1).astype(np.float32)
+    n_items = len(counts)
+    # Neighbours of all items together have to fit into memory.
+    k = min(most, n_items, rows_at_once(n_items, LISTED))
+    values, codes = [], []
+    # A block of rows of X'X at a time: dense, all of it would be n_items^2.
+    for items in torch.arange(n_items).split(rows_at_once(n_items, CELLS)):
+        together = by_item[items.numpy()] @ taken
+        similarity = similarities(together, items.numpy(), counts, shrinkage)
+        nearest = torch.from_numpy(similarity.toarray()).topk(k, dim=1)
+        values.append(nearest.values)
+        codes.append(nearest.indices)
+    return torch.cat(values), torch.cat(codes)
 
 
 def similarities(

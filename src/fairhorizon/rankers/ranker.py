@@ -3,6 +3,7 @@
 import math
 import warnings
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from torch import Tensor, nn
@@ -14,6 +15,7 @@ from fairhorizon.settings import Settings, changed
 from fairhorizon.vocabulary import OnEpoch
 
 Config = TypeVar("Config", bound=Settings)
+Part = TypeVar("Part")
 
 
 class Ranker(ABC, Generic[Config]):
@@ -26,6 +28,8 @@ class Ranker(ABC, Generic[Config]):
 
     fingerprint_: str  # of the training log
     best_epoch_: int | None = None  # whose values were kept; None: nothing is trained in epochs
+    # parts of fits to one log that several settings have in common; None: nothing is kept
+    shared: dict[Hashable, Any] | None = None
 
     def __init__(self, config: Config | None = None, *, seed: int = 0) -> None:
         self.config: Config = config or self.config_class()  # type: ignore[assignment]
@@ -74,6 +78,15 @@ class Ranker(ABC, Generic[Config]):
     def refitted(self, split: Split, *, on_epoch: OnEpoch | None = None) -> Self:
         """Another fit, to the training log of a split, with everything that this one has chosen."""
         return self.unfitted_copy().fit(split, on_epoch=on_epoch)
+
+    def _once(self, key: Hashable, made: Callable[[], Part]) -> Part:
+        """A part of the fit, made once for all settings with this key; it must stay as it is."""
+        if self.shared is None:
+            return made()
+        if key not in self.shared:
+            self.shared[key] = made()
+        part: Part = self.shared[key]
+        return part
 
     @abstractmethod
     def _learn(self, split: Split, on_epoch: OnEpoch | None) -> None:

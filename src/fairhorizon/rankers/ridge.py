@@ -32,6 +32,7 @@ from fairhorizon.errors import ConfigError
 from fairhorizon.histories import UserItems, frequent, longest_history, strengths_by_user
 from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.settings import Choice, Search, Settings
+from fairhorizon.storage import rounded_to_half
 from fairhorizon.vocabulary import OnEpoch
 
 NEGLIGIBLE = 10.0  # times the precision of the numbers: smaller weights of pairs are left out
@@ -305,6 +306,9 @@ class RidgeConfig(Settings):
     """Weight of the L2 penalty on the coefficients (lambda)."""
     popularity: Annotated[float, Field(ge=0), Search(0, 0.6)] = 0.2
     """Scores are divided by the item's count to this power (b); 0: left as they are."""
+    features: Annotated[int, Field(ge=1)] = 2048
+    """Number of most frequent items that are read of a history; fewer in a large catalogue, whose
+    solve would take minutes. All items are scored."""
 
     @field_validator("decays")
     @classmethod
@@ -323,10 +327,10 @@ class Ridge(Ranker[RidgeConfig]):
         B = (sum_t s_t s_t' + lambda I)^-1 sum_t s_t y_t',    score(u) = s_u' B / count^b
 
     Both sums are counts of pairs by lag, so there is nothing to sample and nothing is random; an
-    item that a user takes changes s_u alone. In a catalogue so large that the solve would take
-    minutes, only the most frequent items are features: all items are scored, but what a user took
-    of rare ones says nothing about the user. With weights, an item to come counts in y_t by the
-    strength of its row (`histories.py`): what is predicted is how much is taken next.
+    item that a user takes changes s_u alone. Only the most frequent items are features: all items
+    are scored, but what a user took of rare ones says nothing about the user. With weights, an item
+    to come counts in y_t by the strength of its row (`histories.py`): what is predicted is how much
+    is taken next.
     """
 
     method = "ridge"
@@ -355,13 +359,20 @@ class Ridge(Ranker[RidgeConfig]):
 
     def _learn(self, split: Split, on_epoch: OnEpoch | None) -> None:  # noqa: ARG002  # no epochs
         histories = UserItems.from_log(split.train)
-        features = frequent(histories, most_features(histories.n_items, len(self.config.decays)))
+        most = most_features(histories.n_items, len(self.config.decays))
+        features = frequent(histories, min(most, self.config.features))
         exact = len(self.config.decays) * (int(features.max()) + 1) <= EXACT_COLUMNS
         dtype = torch.float64 if exact else torch.float32
-        given = strengths_by_user(split.train)
-        counts = LagCounts.from_histories(histories, self.scales, features, dtype, given)
+        given, scales = strengths_by_user(split.train), self.scales
+        key = (scales, self.config.features)
+        counts = self._once(
+            key, lambda: LagCounts.from_histories(histories, scales, features, dtype, given)
+        )
+        solution = self._once((*key, self.config.l2), lambda: solved(counts, self.config.l2))
+        # How often an item was a target; 1 for one that never was.
+        frequency = counts.following.clamp(min=1) ** self.config.popularity
         self.features_, self.longest_ = features, longest_history(split)
-        self.coefficients_ = solved(counts, self.config.l2, self.config.popularity)
+        self.coefficients_ = rounded_to_half((solution / frequency).float().contiguous())
 
     def scores(self, users: Tensor, queue: Tensor) -> Tensor:  # noqa: ARG002  # the queue is enough
         width = len(self.coefficients_) // len(self.config.decays)
@@ -419,15 +430,12 @@ def most_features(n_items: int, scales: int) -> int:
     return max(1, min(n_items, int(math.sqrt(WORK / n_items) / scales)))
 
 
-def solved(counts: LagCounts, l2: float, popularity: float) -> Tensor:
-    """(columns, n_items) float32: B / count^b."""
+def solved(counts: LagCounts, l2: float) -> Tensor:
+    """(columns, n_items) B."""
     regularised = counts.gram.clone()
     regularised.diagonal().add_(l2)
     factor, failed = torch.linalg.cholesky_ex(regularised)
     if failed:
         raise ConfigError(f"ridge with l2={l2} has no solution (set a larger l2)")
     del regularised  # for a large catalogue each of these matrices takes gigabytes
-    coefficients = torch.cholesky_solve(counts.target, factor)
-    # How often an item was a target; 1 for one that never was.
-    coefficients /= counts.following.clamp(min=1) ** popularity
-    return coefficients.float().contiguous()
+    return torch.cholesky_solve(counts.target, factor)

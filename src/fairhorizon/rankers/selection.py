@@ -5,7 +5,7 @@ NDCG of lists over all that users took next. Settings are searched for each rank
 for all of them together.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -174,7 +174,9 @@ def select_settings(draft: Ranker[Any], part: LaterPart, given: Given) -> Settin
     """
     groups = SEARCH_GRID.get(draft.method, ())
     best: Settings = draft.config
-    highest = _mean_ndcg(draft, best, part) if groups else 0.0
+    # All fits are to the same log: what does not depend on a setting is computed once.
+    shared: dict[Hashable, Any] = {}
+    highest = _mean_ndcg(draft, best, part, shared) if groups else 0.0
     for alternatives in groups:
         before = best
         for alternative in alternatives:
@@ -182,14 +184,19 @@ def select_settings(draft: Ranker[Any], part: LaterPart, given: Given) -> Settin
             open_settings = {k: value for k, value in alternative.items() if k not in given}
             config = changed(before, open_settings)
             # A strictly better value: ties stay with what was tried first, which is the default.
-            if config != before and (value := _mean_ndcg(draft, config, part)) > highest:
+            if config == before:
+                continue
+            if (value := _mean_ndcg(draft, config, part, shared)) > highest:
                 best, highest = config, value
     return best
 
 
-def _mean_ndcg(draft: Ranker[Any], config: Settings, part: LaterPart) -> float:
-    ranker = type(draft)(config, seed=draft.seed).fit(part.split)
-    return float(part.ndcg(ranker).mean())
+def _mean_ndcg(
+    draft: Ranker[Any], config: Settings, part: LaterPart, shared: dict[Hashable, Any]
+) -> float:
+    ranker = type(draft)(config, seed=draft.seed)
+    ranker.shared = shared
+    return float(part.ndcg(ranker.fit(part.split)).mean())
 
 
 @dataclass(frozen=True)

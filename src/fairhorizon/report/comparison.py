@@ -46,6 +46,7 @@ from fairhorizon.report.tables import (
     seeds_text,
     terminal,
     units,
+    write_grids,
 )
 from fairhorizon.studies.compare import PAPER_NAMES, SignificanceRow
 from fairhorizon.studies.rows import LimitRow, OverSeeds, SummaryRow
@@ -80,11 +81,15 @@ def write_comparison(
     json_file: Path | None = None,
     limits: Sequence[LimitRow] = (),
     against: Sequence[SignificanceRow] = (),
+    made_by: Mapping[str, Any] | None = None,
 ) -> None:
-    """comparison.json for programs, table.md for documents and index.html for a browser.
+    """comparison.json for programs, tables as Markdown, CSV and LaTeX, index.html for a browser.
+
+    The tables are table.md; table-K for each K, tests and against as .csv and .tex.
 
     tests: the best method against the second; against: one against each other one, if asked for.
     group: the name of the limited group; limits: those that were measured, if any.
+    made_by: what made the rows, for comparison.json.
     """
     content = {
         "group": group,
@@ -92,14 +97,18 @@ def write_comparison(
         "significance": [test.to_json() for test in tests],
         **({"against": [test.to_json() for test in against]} if against else {}),
         **limit_content(limits),
+        **({"made_by": made_by} if made_by else {}),
     }
     paper = measured_as_in_paper(rows, group)
     text = comparison_markdown(rows, ks=ks, paper=paper, group=group)
     sections = [comparison_section(rows, ks=ks, paper=paper, group=group)]
+    blocks = [block for _, some in _blocks(rows, PAPER_METRICS, ks, paper, group) for block in some]
+    grids = {f"table-{k}": block for k, block in zip(ks, blocks, strict=False)}
     for compared, against_all in ((tests, False), (against, True)):
         if compared:
             text += "\n" + significance_markdown(compared, against_all=against_all)
             sections.append(significance_section(compared, against_all=against_all))
+            grids["against" if against_all else "tests"] = _significance(compared, against_all)
     if limits:
         text += "\n" + methods_markdown(limits)
         sections.append(methods_section(limits))
@@ -112,6 +121,7 @@ def write_comparison(
     )
     write_copies(content, out / "comparison.json", json_file)
     write_text(out / "table.md", text)
+    write_grids(out, grids)
     page.write(out / "index.html")
 
 

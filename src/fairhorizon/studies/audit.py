@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fairhorizon.data.atomic_files import columns_beside
 from fairhorizon.data.interactions import Interactions, MissingValuesWarning
 from fairhorizon.data.loading import is_named, item_columns
 from fairhorizon.data.log_files import first_file
@@ -121,12 +122,13 @@ def _columns(data: DataSpec, item_table: str | None) -> list[str]:
         return columns_of(item_table, encoding=data.encoding)
     if is_named(data.source):
         return list(item_columns(data.source))
-    return columns_of(
+    in_log = columns_of(
         first_file(data.source),
         header=data.header,
         separator=data.separator,
         encoding=data.encoding,
     )
+    return [*in_log, *columns_beside(data.source, data.encoding)]
 
 
 @dataclass(frozen=True)
