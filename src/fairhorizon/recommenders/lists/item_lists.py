@@ -8,7 +8,7 @@ one request after the other.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from types import MappingProxyType
 
 import numpy as np
@@ -122,7 +122,7 @@ class ItemLists:
             named, sensitive=members, rule=PlaceRule.from_limit(group.limit), gini_limit=gini
         )
 
-    @property
+    @cached_property
     def is_several(self) -> bool:
         """Whether there are several limits, all of them on all showings."""
         return is_multi_limit(self.limits)
