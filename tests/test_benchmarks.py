@@ -16,7 +16,7 @@ PARTS = {  # what benchmarks share; nothing to run
 }
 CASES = {
     "bpr": r"ratio, median of the pairs +\d+\.\d\d$",
-    "choose_settings": r"PMF of interactions, episodes start anywhere +validation NDCG@20 [-\d.]+$",
+    "choose_settings": r"no alternatives +sample +[\d.]+ at +[\d.]+  mean +[\d.]+ at +[\d.]+",
     "constraint": r"alpha' 0\.4 +0 +1 +\d\.\d{3} +1\.00$",
     "ease": r"fit and scores / bare inverse +\d+\.\d\d$",
     "fleet": r"^lists simulated [\d,]+; after each of them at most C above the share$",

@@ -281,6 +281,11 @@ class Actor(nn.Module):
         self.head.weight[: self.list_length * len(row)] = 0.0
 
     @torch.no_grad()
+    def scale_std(self, factor: float) -> None:
+        """Multiply the standard deviation of W, of a Gaussian head, in every state."""
+        self.head.bias[self.head.out_features // 2 :] += math.log(factor)
+
+    @torch.no_grad()
     def without_price(self) -> None:
         """Remove the price learned for one limit, where the price of another is computed."""
         last = torch.arange(1, self.list_length + 1) * self.items.n_features - 1
