@@ -23,7 +23,7 @@ CASES = {
     "fuzz_api": r"^calls \d+  server errors 0$",
     "kinds": r"at most +\d+\.\d+ %: fcpo \d+\.\d+, .* [+-]\d+\.\d\d % \+- \d+\.\d\d$",
     "list_speed": r"^everybody, by place .* ratio +\d+\.\d\d$",
-    "one_user": r"call / bare scores, of the medians +\d+\.\d\d$",
+    "one_user": r"^inside the service, three limits( +\d+\.\d\d){4}$",
     "presets": r"fast - before at 37 %: [+-]\d+\.\d\d \+- \d+\.\d\d$",
     "quit_rule": r"^\| PPO, under the control \| \d+\.\d\d \| \d+\.\d \| \d\.\d{3} \| .* \|$",
     "reading": r"^parts, all kept +\d+\.\d s +\d+\.\d s +\d+ MB +\d+ +-?\d+\.\d$",

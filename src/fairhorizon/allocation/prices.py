@@ -24,7 +24,7 @@ from scipy import sparse
 from scipy.optimize import Bounds, LinearConstraint, milp, minimize
 
 from fairhorizon.allocation.best_lists import BestLists, Lists
-from fairhorizon.allocation.candidates import best_of_each_class
+from fairhorizon.allocation.candidates import Offer, best_of_each_class
 from fairhorizon.allocation.limit_matrix import Counts, Floats
 from fairhorizon.allocation.one_list import Caps, Request
 from fairhorizon.metrics.shares import ROUNDING
@@ -423,7 +423,7 @@ def _one_by_one(best: BestLists, prices: Floats, room: Floats) -> Counts | None:
     fullest = np.pad(limits.weights.cumsum(1), ((0, 0), (1, 0)))[:, best.sizes].sum(1)
     left = room + limits.shares * fullest
     for user, values in enumerate(best.candidates.values):
-        request = Request(values, kinds[user], limits)
+        request = Request(Offer(values), limits, kinds[user])
         found = request.within(_always(left), prices)
         at[user, : len(found)] = request.columns[found]
         left = left - request.counted(found)

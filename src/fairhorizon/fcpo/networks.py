@@ -11,12 +11,20 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from fairhorizon.allocation.candidates import NEVER
+from fairhorizon.allocation.limit_matrix import Counts, Flags
 from fairhorizon.fcpo.config import FcpoConfig
 from fairhorizon.histories import ItemSets
 from fairhorizon.lbfgs import minimise
 from fairhorizon.rankers.candidates import CatalogueCandidates
 from fairhorizon.rankers.ensemble import Ensemble
-from fairhorizon.recommenders.lists.features import EnsembleItems, FeatureSource, ItemFeatures
+from fairhorizon.recommenders.lists.features import (
+    EnsembleItems,
+    FeatureSource,
+    Groups,
+    ItemFeatures,
+    Logits,
+)
 
 
 # ---- Encoders: the state s_t = [e_u; GRU(H_t)] over fixed embeddings (equation 12) ---------------
@@ -194,6 +202,22 @@ class EmbeddedItems:
         self, users: Tensor, queues: Tensor, blocked: Tensor, sensitive: Tensor
     ) -> CatalogueCandidates:
         return self.candidate_set(users, queues, blocked, sensitive)
+
+    def logits(
+        self,
+        weights: Logits,
+        users: Tensor,  # noqa: ARG002
+        queues: Tensor,  # noqa: ARG002
+        blocked: Flags,
+        groups: Groups | None,  # noqa: ARG002
+        at_least: int = 0,  # noqa: ARG002
+    ) -> Iterator[tuple[Counts | None, Logits]]:
+        vectors = self.encoder.item_vectors[:-1].cpu().numpy()
+        # Groups have no weight here.
+        for own, closed in zip(weights[:, : vectors.shape[1]], blocked, strict=True):
+            logits = vectors @ own
+            logits[closed] = NEVER
+            yield None, logits
 
 
 # ---- The head: what the last layer says of W, and so what is sampled -----------------------------

@@ -185,6 +185,9 @@ class RepeatRule:
         return user.items[user.times > now - self.days * DAY]
 
 
+NO_ITEMS = np.zeros(0, dtype=np.int64)
+
+
 @dataclass(frozen=True, eq=False)
 class Requests:
     """The users who lists are made for, and what they may be shown."""
@@ -201,12 +204,13 @@ class Requests:
         queue_length: the longest history that the recommender looks at, in items.
         """
         blocked = [self.repeats.blocked(one, known.last_time) for one in self.users]
-        pointers = np.cumsum([0, *(len(items) for items in blocked)])
+        pointers = np.zeros(len(blocked) + 1, dtype=np.int64)
+        pointers[1:] = np.cumsum([len(items) for items in blocked])
         # concatenate refuses an empty list, which no users would give
-        flat = np.concatenate([*blocked, np.empty(0, dtype=np.int64)])
+        flat = np.concatenate([*blocked, NO_ITEMS])
         # nothing is held out: what a user will like is not known here
         nothing = UserItems(
-            torch.zeros(len(self.users) + 1, dtype=torch.int64), torch.empty(0).long(), n_items
+            torch.from_numpy(np.zeros_like(pointers)), torch.from_numpy(NO_ITEMS), n_items
         )
         codes = [one.code if one.code >= 0 else known.most_like(one.items) for one in self.users]
         return Scenario(
@@ -268,10 +272,15 @@ class ServingState:
         serving = unlimited.with_limits(resolved) if resolved else unlimited
         return cls(recommender, users, catalogue, tuple(resolved), unlimited, serving)
 
-    @property
+    @cached_property
     def n_items(self) -> int:
         """Number of items that can be shown."""
         return len(self.unlimited.sensitive_)
+
+    @cached_property
+    def queue_length(self) -> int:
+        """How many of a user's recent items lists are made from."""
+        return self.serving.queue_length
 
     def with_limits(self, limits: Sequence[Limit], table: ItemTable | None) -> "ServingState":
         """Under other limits, or under none.
@@ -461,7 +470,7 @@ def request_scenario(
 
     retention: with it, a user's values are multiplied by what a like of theirs is worth for later.
     """
-    scenario = requests.scenario(state.users, state.n_items, state.serving.queue_length)
+    scenario = requests.scenario(state.users, state.n_items, state.queue_length)
     if retention is None:
         return scenario
     return with_user_weights(state.serving, scenario, retention, [one.id for one in requests.users])
@@ -541,12 +550,15 @@ def lists_frame(
         name: nothing if some is None else some[rows, places]
         for name, some in (("score", served.scores), ("value", served.values))
     }
-    # a list of series takes half the time of a dictionary, which a call for one user notices
-    return pl.DataFrame(
-        [
-            pl.Series("user", [names[row] for row in rows.tolist()]),
-            pl.Series("rank", places + 1),
-            pl.Series("item", items.tolist() if items.dtype == object else items),
-            *(pl.Series(name, cells, nan_to_null=True) for name, cells in numbers.items()),
-        ]
+    # columns that are added to the first are not checked again, which a call for one user notices
+    return (
+        pl.Series("user", [names[row] for row in rows.tolist()])
+        .to_frame()
+        .hstack(
+            [
+                pl.Series("rank", places + 1),
+                pl.Series("item", items.tolist() if items.dtype == object else items),
+                *(pl.Series(name, cells, nan_to_null=True) for name, cells in numbers.items()),
+            ]
+        )
     )
