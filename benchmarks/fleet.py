@@ -127,7 +127,8 @@ def draw(
         panels.append(charts.panel(layers, title=title))
     reading = "Mean over seeds. Lines: leases of one size. Dashed: the size by the service's rule."
     title = "What the size of a lease changes"
-    charts.save_png(path, charts.Chart(title, panels, looks, reading=reading, columns=3))
+    chart = charts.Chart(title, panels, looks, reading=reading, columns=3)
+    charts.save_picture(path, chart.png())
 
 
 SLACKS = (20, 200, 2000, 20_000)

@@ -1,58 +1,88 @@
-"""A call for one user of a production model: milliseconds, and the ratio to bare scores.
+"""A call for one user of a model, and the path inside the service, as ratios to bare scores.
 
-    python benchmarks/one_user.py [--data ml-1m] [--users 200] [--limit LIMIT ...]
-        [--folder FOLDER] [--small]
+    python benchmarks/one_user.py [--data ml-1m] [--users 300] [--folder FOLDER] [--small]
 
-Bare scores are those of the rankers behind the lists, for one user, with nothing made of them. Both
-are measured in turns in one run, after a call for another user. With --folder the model is kept
-there, and read from there the next time: a fit on ML-1M takes minutes.
+Under one limit, on the popular items, and under three, two of them on groups drawn at random. Bare
+scores are those of the rankers behind the lists, for one user, with nothing made of them. The path
+inside the service is what a replica does for a request after it has read the user's history: a
+list within what a guard leaves, with values and chances, without a frame. Everything is measured in
+turns in one run, as CPU time of one thread, each user once. With --folder the model is kept there,
+and read from there the next time: a fit on ML-1M takes minutes.
 """
 
 import argparse
+import copy
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from statistics import median
 
 import numpy as np
+import polars as pl
 import torch
 
 import fairhorizon as fh
-from fairhorizon.model.serving import RepeatRule, Requests
+from fairhorizon.allocation.guard import ExposureGuard
+from fairhorizon.limits.language import parsed_limits
+from fairhorizon.model.serving import RepeatRule, Requests, ServingState
+from fairhorizon.recommenders.lists.item_lists import rules_of
+from fairhorizon.simulation.feedback import Scenario
 from shared import parse
 
-LIMITS = ("popular<=0.4",)  # unless others are given
+ONE = ("popular<=0.4",)
+THREE = ("popular<=0.4", "size=big<=0.4", "size=small>=0.3")
+LENGTH = 10
 
 
-def milliseconds(work: Callable[[], object]) -> float:
-    started = time.perf_counter()
-    work()
-    return 1000 * (time.perf_counter() - started)
-
-
-def fitted(data: str, limits: Sequence[str], folder: Path | None, rounds: int | None) -> fh.Model:
+def fitted(data: str, folder: Path | None, rounds: int | None) -> fh.Model:
     if folder is not None and (folder / "run.json").exists():
         return fh.open_model(folder)
-    started = time.perf_counter()
+    started, log = time.perf_counter(), fh.load(data)
+    sizes = np.random.default_rng(5).choice(
+        ["big", "middle", "small"], log.n_items, p=[0.5, 0.3, 0.2]
+    )
+    items = pl.DataFrame({"item": log.item_ids.tolist(), "size": sizes})
     settings = {} if rounds is None else {"rounds": rounds}
-    model = fh.fit(data, "fcpo:fast", limits=limits, settings=settings)
-    print(f"fit on the whole log{time.perf_counter() - started:36.1f} s")
+    model = fh.fit(log, "fcpo:fast", limits=ONE, items=items, settings=settings)
+    print(f"fit on the whole log{time.perf_counter() - started:52.1f} s")
     if folder is not None:
         model.save(folder)
     return model
 
 
-def bare_scores(model: fh.Model, user: object) -> Callable[[], object]:
-    """The scores of all rankers for one user."""
-    state = model._state
+def under(model: fh.Model, limits: tuple[str, ...]) -> fh.Model:
+    """The same model whose lists are made under other limits."""
+    other = copy.copy(model)
+    other._state = model.state.with_limits(parsed_limits(limits), model._table)
+    return other
+
+
+def asked_by(state: ServingState, user: object) -> Scenario:
+    """What is known of one user."""
     person = state.users.find(user)
     assert person is not None
-    length = state.serving.queue_length
-    scenario = Requests([person], None, RepeatRule()).scenario(state.users, state.n_items, length)
+    requests = Requests([person], None, RepeatRule())
+    return requests.scenario(state.users, state.n_items, state.unlimited.queue_length)
+
+
+def scored(state: ServingState, scenario: Scenario) -> Callable[[], object]:
+    """The scores of all rankers for one user."""
     users = scenario.codes_of(torch.arange(1))
     return lambda: [
         ranker.score_small_batch(users, scenario.queue) for ranker in state.unlimited.rankers
     ]
+
+
+def served(state: ServingState, guard: ExposureGuard, user: object) -> object:
+    """A list as a replica of the service makes it."""
+    (offer,) = state.unlimited.likely_items(asked_by(state, user), length=LENGTH)
+    shown = guard.answer(offer, LENGTH)
+    return offer.items(shown), offer.values(shown), offer.probabilities(shown)
+
+
+def milliseconds(work: Callable[[], object]) -> float:
+    started = time.thread_time()
+    work()
+    return 1000 * (time.thread_time() - started)
 
 
 def main() -> None:
@@ -60,26 +90,40 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--data", default="ml-1m")
-    parser.add_argument("--users", type=int, default=200)
-    parser.add_argument("--limit", action="append")
+    parser.add_argument("--users", type=int, default=300)
     parser.add_argument("--folder", type=Path)
     options = parse(parser, users=10, rounds=1)
     torch.set_num_threads(1)
-    rounds = getattr(options, "rounds", None)
-    model = fitted(options.data, options.limit or LIMITS, options.folder, rounds)
-    drawn = np.random.default_rng(0).permutation(len(model.users))[: options.users]
-    users = [model.users[number] for number in drawn]
-    model.recommend(users[:1]), bare_scores(model, users[0])()
-    calls, bare = [], []
-    for user in users:
-        calls.append(milliseconds(lambda user=user: model.recommend([user])))
-        scores = bare_scores(model, user)
-        bare.append(milliseconds(scores))
-    print(f"users{len(users):51d}")
-    print(f"a call for one user, median{median(calls):29.2f} ms")
-    print(f"a call for one user, 95 of 100 are below{np.quantile(calls, 0.95):16.2f} ms")
-    print(f"bare scores of one user, median{median(bare):25.2f} ms")
-    print(f"call / bare scores, of the medians{median(calls) / median(bare):22.2f}")
+    base = fitted(options.data, options.folder, getattr(options, "rounds", None))
+    ways: dict[str, Callable[[object], object]] = {}
+    for name, limits in (("one limit", ONE), ("three limits", THREE)):
+        model = under(base, limits)
+        guard = ExposureGuard(rules_of(model.state.limits))
+        ways[f"a call for one user, {name}"] = lambda user, model=model: model.recommend(
+            [user], k=LENGTH
+        )
+        ways[f"inside the service, {name}"] = lambda user, model=model, guard=guard: served(
+            model.state, guard, user
+        )
+    drawn = np.random.default_rng(0).permutation(len(base.users))[: options.users]
+    users = [base.users[number] for number in drawn]
+    found: dict[str, list[float]] = {name: [] for name in ("bare scores of one user", *ways)}
+    with torch.inference_mode():
+        # The first call of each builds what is kept between calls.
+        for work in ways.values():
+            work(users[0])
+        for user in users:
+            scores = scored(base.state, asked_by(base.state, user))
+            found["bare scores of one user"].append(milliseconds(scores))
+            for name, work in ways.items():
+                found[name].append(milliseconds(lambda user=user, work=work: work(user)))
+    bare = np.quantile(found["bare scores of one user"], (0.5, 0.95))
+    print(f"users{len(users):66d}")
+    print(f"{'CPU ms of one thread':40}{'median':>8}{'95 %':>8}{'/ bare':>8}{'95 %':>8}")
+    for name, times in found.items():
+        median, high = np.quantile(times, (0.5, 0.95))
+        ratios = f"{median / bare[0]:8.2f}{high / bare[1]:8.2f}"
+        print(f"{name:40}{median:8.2f}{high:8.2f}{ratios}")
 
 
 if __name__ == "__main__":

@@ -9,9 +9,9 @@ caps by kind, the stack without a limit, and PPO, which weighs the rankers of `f
 (quit_ppo.py): free, with a penalty on popular showings that follows the limit, and under the same
 control as the others. PPO learns among the users for practice, as the others do in
 pretraining_runs, from as many showings as `fcpo:long` in pretraining_runs and in the run itself;
-with --more N, also from N times as many; --no-ppo leaves it out. Its settings are chosen by the likes of these users, for
-each of the three ways, in a run with a seed that is not reported. The ensemble is what PPO begins
-with; random weights are drawn anew for every user and step.
+with --more N, also from N times as many; --no-ppo leaves it out. Its settings are chosen by the
+likes of these users, for each of the three ways, in a run with a seed that is not reported. The
+ensemble is what PPO begins with; random weights are drawn anew for every user and step.
 """
 
 import argparse

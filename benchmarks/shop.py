@@ -15,6 +15,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -27,9 +28,10 @@ from numpy.typing import NDArray
 
 import fairhorizon as fh
 from fairhorizon.data.interactions import Interactions, RepeatsWarning
-from fairhorizon.model.serving import RepeatRule, Requests
+from fairhorizon.model.serving import RepeatRule, Requests, ServingState
 from fairhorizon.rankers.ease import Ease
 from fairhorizon.ranking import standardised
+from fairhorizon.simulation.feedback import Scenario
 from shared import parse
 
 LIMITS = (
@@ -38,6 +40,7 @@ LIMITS = (
     "seller:each<=0.05",
     "added_on:30d>=0.02",
 )
+SIZES, SMALL = (5000, 6000, 150_000), (60, 80, 1500)  # customers, products, rows
 DAY, DAYS = 86_400, 365
 PER_CATEGORY = 300  # products
 DIM = 3  # of tastes within a category
@@ -146,14 +149,28 @@ def _with_repeats(
 # ---- What is measured ----------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class Figures:
+    """What one shop costs: seconds of CPU unless said otherwise."""
+
+    customers: int
+    products: int
+    rows: int
+    solve: float  # of EASE, dense
+    fit: float
+    fit_gib: float  # peak memory
+    file_mb: float
+    call_ms: float  # for two users, the median
+    bare: float
+    everybody: float
+    one_by_one: float
+    gib: float  # peak memory of all of it
+
+
 def cpu_seconds(work: Callable[[], Any]) -> tuple[float, Any]:
     started = time.process_time()
     result = work()
     return time.process_time() - started, result
-
-
-def row(name: str, value: str, ratio: str = "") -> None:
-    print(f"{name:44s} {value:>12s}  {ratio}".rstrip(), flush=True)
 
 
 def peak() -> float:
@@ -161,12 +178,16 @@ def peak() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
 
 
-def bare_scores(model: fh.Model) -> None:
-    """The rankers' scores of everybody, their sum, and the best of it."""
+def everybody_of(model: fh.Model) -> tuple[ServingState, Scenario]:
     state = model.state
     people = [state.users.find(user) for user in model.users]
     requests = Requests([one for one in people if one is not None], None, RepeatRule())
-    scenario = requests.scenario(state.users, state.n_items, state.serving.queue_length)
+    return state, requests.scenario(state.users, state.n_items, state.serving.queue_length)
+
+
+def bare_scores(model: fh.Model) -> None:
+    """The rankers' scores of everybody, their sum, and the best of it."""
+    state, scenario = everybody_of(model)
     for users in torch.arange(scenario.n_users).split(USERS_AT_ONCE):
         queue, blocked = scenario.queue[users], scenario.state(users).blocked
         codes = scenario.codes_of(users)
@@ -177,76 +198,79 @@ def bare_scores(model: fh.Model) -> None:
 
 def one_by_one(model: fh.Model) -> None:
     """As `fairhorizon recommend --one-by-one`."""
-    state = model.state
-    people = [state.users.find(user) for user in model.users]
-    requests = Requests([one for one in people if one is not None], None, RepeatRule())
-    scenario = requests.scenario(state.users, state.n_items, state.serving.queue_length)
-    guard = state.serving.request_guard(K)
-    state.serving.rank_one_by_one(scenario, K, guard)
+    state, scenario = everybody_of(model)
+    state.serving.rank_one_by_one(scenario, K, state.serving.request_guard(K))
 
 
-def size_of(model: fh.Model, folder: Path) -> float:
-    """MB of the file of the model."""
-    model.save(folder)
-    return (folder / "model.safetensors").stat().st_size / 1e6
+def measured(
+    customers: int, products: int, rows: int, *, calls: int, profile: Path | None
+) -> Figures:
+    """Everything, in this process, on one thread.
+
+    calls: for two users.  profile: a file for that of the fit.
+    """
+    torch.set_num_threads(1)
+    shop = drawn(customers, products, rows)
+    log = fh.load(shop.log)
+    assert isinstance(log, Interactions)
+    whole = fh.split(log, test_share=0.0)
+    solve, _ = cpu_seconds(lambda: Ease().fit(whole))
+    with cProfile.Profile() if profile is not None else nullcontext() as watched:
+        fit, model = cpu_seconds(lambda: fh.fit(log, limits=LIMITS, items=shop.products))
+    if profile is not None:
+        watched.dump_stats(profile)
+    fit_gib = peak()
+    print("\n".join(model.state.recommender.policy_.ensemble.summary), flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        model.save(Path(folder) / "shop")
+        file_mb = (Path(folder) / "shop" / "model.safetensors").stat().st_size / 1e6
+    pairs = np.random.default_rng(0).permutation(len(model.users))[: 2 * calls + 2]
+    users = [[model.users[number] for number in pair] for pair in pairs.reshape(-1, 2)]
+    # The first call does what is done once.
+    taken = [cpu_seconds(lambda pair=pair: model.recommend(pair, k=K))[0] for pair in users][1:]
+    bare, _ = cpu_seconds(lambda: bare_scores(model))
+    everybody, _ = cpu_seconds(lambda: model.recommend(k=K))
+    single, _ = cpu_seconds(lambda: one_by_one(model))
+    sizes = log.n_users, log.n_items, len(shop.log)
+    lists = 1000 * median(taken), bare, everybody, single
+    return Figures(*sizes, solve, fit, fit_gib, file_mb, *lists, peak())
+
+
+def row(name: str, value: str, ratio: str = "") -> None:
+    print(f"{name:36s} {value:>26s}  {ratio}".rstrip())
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--scale", type=int, default=1)
+    parser.add_argument("--scale", type=float, default=1)
     parser.add_argument("--profile", type=Path, help="where the profile of the fit is written")
     options = parse(parser)
-    torch.set_num_threads(1)
-    sizes = (60, 80, 1500) if options.small else (5000, 6000, 150_000)
-    shop = drawn(*(options.scale * size for size in sizes))
-    log = fh.load(shop.log)
-    assert isinstance(log, Interactions)
-    row("customers x products x rows", f"{log.n_users:,} x {log.n_items:,} x {len(shop.log):,}")
-    whole = fh.split(log, test_share=0.0)
-    solve, _ = cpu_seconds(lambda: Ease().fit(whole))
-    row("EASE, one dense solve", f"{solve:.2f} s")
-
-    def fitted() -> fh.Model:
-        return fh.fit(log, limits=LIMITS, items=shop.products)
-
-    if options.profile is not None:
-        with cProfile.Profile() as profile:
-            seconds, model = cpu_seconds(fitted)
-        profile.dump_stats(options.profile)
-    else:
-        seconds, model = cpu_seconds(fitted)
-    row("fit", f"{seconds:.1f} s", f"{seconds / solve:.1f} x the solve of EASE")
-    row("peak memory of the fit", f"{peak():.2f} GiB")
-    print("\n".join(model.state.recommender.policy_.ensemble.summary))
-    with tempfile.TemporaryDirectory() as folder:
-        row("model file", f"{size_of(model, Path(folder) / 'shop'):.0f} MB")
-    measure_lists(model, few=2 if options.small else 20)
-    row("peak memory of everything", f"{peak():.2f} GiB")
+    sizes = SMALL if options.small else tuple(int(options.scale * size) for size in SIZES)
+    of = measured(*sizes, calls=2 if options.small else 20, profile=options.profile)
+    row("customers x products x rows", f"{of.customers:,} x {of.products:,} x {of.rows:,}")
+    row("EASE, one dense solve", f"{of.solve:.2f} s")
+    row("fit", f"{of.fit:.1f} s", f"{of.fit / of.solve:.1f} x the solve of EASE")
+    row("peak memory of the fit", f"{of.fit_gib:.2f} GiB")
+    row("model file", f"{of.file_mb:.0f} MB")
+    row("a call for two users, median", f"{of.call_ms:.1f} ms")
+    row("bare scores of everybody", f"{of.bare:.2f} s")
+    row(
+        "lists of everybody", f"{of.everybody:.2f} s", f"{of.everybody / of.bare:.1f} x bare scores"
+    )
+    ratio = of.one_by_one / of.everybody
+    row("one by one", f"{of.one_by_one:.2f} s", f"{ratio:.1f} x lists of everybody")
+    row("peak memory of everything", f"{of.gib:.2f} GiB")
 
 
-def measure_lists(model: fh.Model, few: int) -> None:
-    """A call for two users, and lists for everybody, beside the bare scores."""
-    pairs = np.random.default_rng(0).permutation(len(model.users))[: 2 * few + 2].reshape(-1, 2)
-    users = [[model.users[number] for number in pair] for pair in pairs]
-    model.recommend(users[0], k=K)
-    calls = []
-    for pair in users[1:]:
-        seconds, _ = cpu_seconds(lambda pair=pair: model.recommend(pair, k=K))
-        calls.append(1000 * seconds)
-    row("a call for two users, median", f"{median(calls):.1f} ms")
-    bare, _ = cpu_seconds(lambda: bare_scores(model))
-    row("bare scores of everybody", f"{bare:.2f} s")
-    everybody, _ = cpu_seconds(lambda: model.recommend(k=K))
-    row("lists of everybody", f"{everybody:.2f} s", f"{everybody / bare:.1f} x bare scores")
-    single, _ = cpu_seconds(lambda: one_by_one(model))
-    row("one by one", f"{single:.2f} s", f"{single / everybody:.1f} x lists of everybody")
+def silent() -> None:
+    """Customers buy again, and a share of a few showings is kept in whole showings."""
+    for expected in (RepeatsWarning, fh.LimitsNotKeptWarning):
+        warnings.simplefilter("ignore", expected)
 
 
 if __name__ == "__main__":
     with warnings.catch_warnings():
-        # Customers buy again, and a share of a few showings is kept in whole showings.
-        for expected in (RepeatsWarning, fh.LimitsNotKeptWarning):
-            warnings.simplefilter("ignore", expected)
+        silent()
         main()

@@ -9,9 +9,14 @@ It trains two policies on a toy market with 20 items. Everybody likes the 4 popu
 policy without a limit shows nothing else. With a limit, at most 30 % of what is shown may be
 popular, and the policy has to learn what each user likes besides. The best reward of both is known
 by hand (`best_reward`).
+
+Then the groups move: after every trajectory G0 is made anew, of the items shown most so far. Half
+of the users share one taste, and its items become popular by being shown. A policy that serves as
+it was trained is far over the limit from then on; one that goes on learning is nearly back at it.
 """
 
 import argparse
+import copy
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
@@ -28,6 +33,7 @@ class Args:
     alpha_prime: float = 0.3  # largest share of showings from the sensitive group G0; 1: no limit
     seed: int = 0
     rounds: int = 50  # M
+    serving: int = 40  # trajectories under moving groups, after the training
     users: int = 300
     horizon: int = 10  # T, lists per trajectory
     list_length: int = 2  # K
@@ -49,6 +55,7 @@ class Args:
 # ---- The market: who likes what ------------------------------------------------------------------
 POPULAR, TASTES, PER_TASTE = 4, 4, 4  # items 0-3 are G0, then 4 items for each of 4 tastes
 LIKES_POPULAR, LIKES_TASTE, LIKES_OTHER = 0.8, 0.5, 0.05
+SHARES = (0.5, 0.2, 0.2, 0.1)  # of the users who have each taste
 
 
 class Market:
@@ -57,7 +64,7 @@ class Market:
     def __init__(self, args: Args) -> None:
         rng = np.random.default_rng(args.seed)
         items = np.arange(POPULAR + TASTES * PER_TASTE)
-        tastes = rng.integers(TASTES, size=args.users)
+        tastes = rng.choice(TASTES, size=args.users, p=SHARES)
         own = tastes[:, None] == (items - POPULAR) // PER_TASTE
         chances = np.where(items < POPULAR, LIKES_POPULAR, np.where(own, LIKES_TASTE, LIKES_OTHER))
         # A log in which each user was shown each item once gives embeddings and histories.
@@ -70,6 +77,13 @@ class Market:
         self.user_embeddings = torch.tensor(U[:, : args.dim] * scale).float()
         self.item_embeddings = torch.tensor(V.T[:, : args.dim] * scale).float()
         self.first_histories = torch.tensor(first)
+        self.exposure = torch.tensor(liked.sum(0))  # of every item so far: its likes in the log
+
+    def relabel(self, lists: Tensor) -> None:
+        """Moving groups: G0 is the items that were shown most so far, these lists included."""
+        self.exposure += torch.bincount(lists.flatten(), minlength=len(self.exposure))
+        self.sensitive = torch.zeros_like(self.sensitive)
+        self.sensitive[self.exposure.topk(POPULAR).indices] = True
 
 
 def best_reward(args: Args) -> float:
@@ -146,6 +160,7 @@ class Trajectories:
     users: Tensor  # (T, users, d)
     histories: Tensor  # (T, users, N)
     W: Tensor  # (T, users, K d)
+    lists: Tensor  # (T, users, K)
     rewards: Tensor  # (T, users)
     costs: Tensor  # (T, users)
 
@@ -159,7 +174,9 @@ def rollout(args: Args, market: Market, actor: Actor, rng: torch.Generator) -> T
         lists = actor.choose(W)  # line 9
         likes = torch.bernoulli(market.chances.gather(1, lists), generator=rng)  # (users, K)
         cost = market.sensitive[lists].float().sum(1)  # (9), the exposure of G0 (5)
-        rows.append((market.user_embeddings, histories, W, likes.sum(1), cost))  # (8), line 12
+        rows.append(
+            (market.user_embeddings, histories, W, lists, likes.sum(1), cost)
+        )  # (8), line 12
         for k in range(args.list_length):  # (13): a liked item enters the queue
             pushed = torch.cat([histories[:, 1:], lists[:, [k]]], dim=1)
             histories = torch.where(likes[:, [k]] > 0, pushed, histories)
@@ -253,47 +270,82 @@ def update(
     return "none"
 
 
-def train(args: Args, log: Callable[[str], None] = print) -> tuple[Market, Actor]:
-    """Algorithm 1: the market and, of all rounds that kept the limit, the best policy."""
-    torch.manual_seed(args.seed)
-    rng, T, n = torch.Generator().manual_seed(args.seed), args.horizon, args.users
-    market, d = Market(args), cost_limit(args)
-    actor, critic, cost_critic = Actor(args, market.item_embeddings), Critic(args), Critic(args)
-    left = (torch.arange(T, -1, -1.0) / T).repeat_interleave(n)  # at t = 0 ... T
-    best, served = -math.inf, parameters_to_vector(actor.parameters()).detach()
-    for number in range(1, args.rounds + 1):  # line 5
-        t = rollout(args, market, actor, rng)
+class Learner:
+    """The actor, its critics, and a round of Algorithm 1."""
+
+    def __init__(self, args: Args, market: Market) -> None:
+        torch.manual_seed(args.seed)
+        self.args, self.market = args, market
+        self.rng = torch.Generator().manual_seed(args.seed)
+        self.actor = Actor(args, market.item_embeddings)
+        self.critic, self.cost_critic = Critic(args), Critic(args)
+
+    def round(self, delta: float) -> tuple[Trajectories, float, str]:
+        """Lines 6-23: trajectories, by how much the policy before the update was over, the case."""
+        args, T, n = self.args, self.args.horizon, self.args.users
+        left = (torch.arange(T, -1, -1.0) / T).repeat_interleave(n)  # at t = 0 ... T
+        t = rollout(args, self.market, self.actor, self.rng)
         with torch.no_grad():  # after T steps no step is left: the value is 0 whatever the state
-            states = [actor.encode(*given) for given in zip(t.users, t.histories, strict=True)]
+            states = [self.actor.encode(*some) for some in zip(t.users, t.histories, strict=True)]
             s = torch.cat([*states, states[-1]])
-            V, V_c = (net(s, left).view(T + 1, n) for net in (critic, cost_critic))
+            V, V_c = (net(s, left).view(T + 1, n) for net in (self.critic, self.cost_critic))
         A = advantages(t.rewards, V, args.gamma_r, args.gae_lambda)  # line 15
         A_c = advantages(t.costs, V_c, args.gamma_c, args.gae_lambda)
         spent = sum(args.gamma_c**k * cost for k, cost in enumerate(t.costs))  # (users,)
-        c = float(spent.mean() + args.safety * spent.std() / math.sqrt(n)) - d  # (10)
+        margin = args.safety * float(spent.std()) / math.sqrt(n)
+        c = float(spent.mean()) + margin - cost_limit(args)  # (10)
+        case = update(args, self.actor, t, A, A_c, c, delta)
+        self.critic.fit(s[:-n], left[:-n], t.rewards + args.gamma_r * V[1:])  # line 22
+        self.cost_critic.fit(s[:-n], left[:-n], t.costs + args.gamma_c * V_c[1:])  # line 23
+        return t, c, case
+
+
+def train(args: Args, log: Callable[[str], None] = print) -> Learner:
+    """Algorithm 1: a learner with, of all rounds that kept the limit, the best policy."""
+    learner, d = Learner(args, Market(args)), cost_limit(args)
+    parameters = list(learner.actor.parameters())
+    best, served = -math.inf, parameters_to_vector(parameters).detach()
+    for number in range(1, args.rounds + 1):  # line 5
+        before = parameters_to_vector(parameters).detach()
+        t, c, case = learner.round(args.delta * (1 - 0.9 * number / args.rounds))
         reward, cost = float(t.rewards.sum(0).mean()), float(t.costs.sum(0).mean())
         if c <= 0 and reward > best:  # both are of the policy before its update
-            best, served = reward, parameters_to_vector(actor.parameters()).detach()
-        case = update(args, actor, t, A, A_c, c, args.delta * (1 - 0.9 * number / args.rounds))
-        critic.fit(s[:-n], left[:-n], t.rewards + args.gamma_r * V[1:])  # line 22
-        cost_critic.fit(s[:-n], left[:-n], t.costs + args.gamma_c * V_c[1:])  # line 23
+            best, served = reward, before
         if number % 10 == 0 or number == 1:
             log(f"round {number:3}  reward {reward:5.2f}  cost {cost:5.2f} of {d:.2f}  {case}")
-    vector_to_parameters(served, actor.parameters())
-    return market, actor
+    vector_to_parameters(served, parameters)
+    return learner
+
+
+def serve(learner: Learner, learn: bool) -> tuple[Tensor, float]:
+    """The long run: the share of G0 in every trajectory by its own labels, and the mean reward."""
+    args, market, runs = learner.args, learner.market, []
+    for _ in range(args.serving):
+        if learn:
+            t, _, _ = learner.round(args.delta)
+        else:
+            t = rollout(args, market, learner.actor, learner.rng)
+        market.relabel(t.lists)
+        runs.append((t.costs.mean() / args.list_length, t.rewards.sum(0).mean()))
+    shares, rewards = torch.tensor(runs).T
+    return shares, float(rewards.mean())
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="FCPO on a toy market, with a limit and without")
     for field in fields(Args):
         parser.add_argument(f"--{field.name}", type=type(field.default), default=field.default)
-    limited = Args(**vars(parser.parse_args()))
-    for args in (limited, replace(limited, alpha_prime=1.0)):
-        market, actor = train(args)
-        t = rollout(args, market, actor, torch.Generator().manual_seed(args.seed + 1))
+    args = Args(**vars(parser.parse_args()))
+    unlimited, limited = train(replace(args, alpha_prime=1.0)), train(args)
+    for learner in (unlimited, limited):
+        t = rollout(learner.args, learner.market, learner.actor, learner.rng)
         share = float(t.costs.mean()) / args.list_length
-        reward = f"reward {t.rewards.sum(0).mean():.2f}, at best {best_reward(args):.2f}"
-        print(f"limit {args.alpha_prime:.0%}: {share:.1%} popular, {reward}\n")
+        reward = f"reward {t.rewards.sum(0).mean():.2f}, at best {best_reward(learner.args):.2f}"
+        print(f"limit {learner.args.alpha_prime:.0%}: {share:.1%} popular, {reward}")
+    for name, learn in (("as trained", False), ("learning", True)):
+        shares, mean_reward = serve(copy.deepcopy(limited), learn)
+        late = float(shares[len(shares) // 2 :].mean())  # of the later half
+        print(f"moving groups, {name}: {late:.1%} popular in the end, reward {mean_reward:.2f}")
 
 
 if __name__ == "__main__":

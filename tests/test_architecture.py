@@ -13,7 +13,7 @@ PACKAGE = "fairhorizon"
 # A module imports only from the lines above its own, never from below or from its own line.
 FLOOR_PLAN = (
     ("vocabulary", "errors"),
-    ("settings", "files"),
+    ("settings", "files", "registry"),
     ("storage",),
     ("data", "metrics", "lbfgs"),
     ("histories", "ranking"),

@@ -16,14 +16,14 @@ PARTS = {  # what benchmarks share; nothing to run
 }
 CASES = {
     "bpr": r"ratio, median of the pairs +\d+\.\d\d$",
-    "choose_settings": r"PMF of interactions, episodes start anywhere +validation NDCG@20 [-\d.]+$",
+    "choose_settings": r"no alternatives +sample +[\d.]+ at +[\d.]+  mean +[\d.]+ at +[\d.]+",
     "constraint": r"alpha' 0\.4 +0 +1 +\d\.\d{3} +1\.00$",
     "ease": r"fit and scores / bare inverse +\d+\.\d\d$",
     "fleet": r"^lists simulated [\d,]+; after each of them at most C above the share$",
     "fuzz_api": r"^calls \d+  server errors 0$",
     "kinds": r"at most +\d+\.\d+ %: fcpo \d+\.\d+, .* [+-]\d+\.\d\d % \+- \d+\.\d\d$",
     "list_speed": r"^everybody, by place .* ratio +\d+\.\d\d$",
-    "one_user": r"call / bare scores, of the medians +\d+\.\d\d$",
+    "one_user": r"^inside the service, three limits( +\d+\.\d\d){4}$",
     "presets": r"fast - before at 37 %: [+-]\d+\.\d\d \+- \d+\.\d\d$",
     "quit_rule": r"^\| PPO, under the control \| \d+\.\d\d \| \d+\.\d \| \d\.\d{3} \| .* \|$",
     "reading": r"^parts, all kept +\d+\.\d s +\d+\.\d s +\d+ MB +\d+ +-?\d+\.\d$",
@@ -45,7 +45,9 @@ CASES = {
     "service restarts": r"^the server +\d+\.\d\d s$",
     "service replicas": r"^kept after every list yes$",
     "shop": r"^one by one +\d+\.\d\d s +\d+\.\d x lists of everybody$",
+    "shop_growth": r"^exponent +fit -?\d+\.\d\d, solve -?\d+\.\d\d, everybody .*$",
     "several_limits": r"ten limits / one limit +\d+\.\d\d$",
+    "start": r"^fairhorizon --help +\d\.\d{3} s +\d+\.\d x$",
     "speed": r"policy update / forward and backward pass +\d+\.\d\d$",
     "phases": r"lists at alpha' 0\.37 +\d\.\d\d s +\d+\.\d\d x$",
 }

@@ -114,7 +114,7 @@ def test_names_of_sets_and_absolute_paths_stay(source: str, tmp_path: Path) -> N
         (
             'seed = 3\nlimits = [\n  "popular<=0.4",\n  "seller<0.3"\n]',
             " line 4: limit 2: 'seller<0.3', position 1: 'seller' is no group (give popular, "
-            "new, gini, COLUMN=VALUE or COLUMN:each)",
+            "new, gini, COLUMN=VALUE, COLUMN:each or COLUMN:30d)",
         ),
         (
             "seed = 3\nmethod fcpo",

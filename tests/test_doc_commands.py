@@ -117,6 +117,9 @@ NOT_RUN = {
         ),
         "starts Ray, or needs a cluster; tests/parallel has one",
     ),
+    "fairhorizon compare --data parts --split given --scores als=als.parquet --against scores:als "
+    "--methods scores:als,scores:als+lists@0.4,als,als+lists@0.4 --seeds 1": "needs what the "
+    "example before it has made; tests/examples/test_scores_from_implicit.py reads such a file",
     "fairhorizon --install-completion": "changes the start-up files of the shell",
 }
 

@@ -152,7 +152,7 @@ def test_the_map_has_every_equation_and_every_line() -> None:
 
 def test_the_examples_of_the_page_on_python_run(capsys: pytest.CaptureFixture[str]) -> None:
     """The second goes on with what the first has made."""
-    evaluated, long_run = examples(PYTHON)
+    evaluated, long_run, environment = examples(PYTHON)
     assert max(len(lines(evaluated)), len(lines(long_run))) <= 10
     names: dict[str, object] = {}
     small = 'alpha_prime=0.4, warm_start=("ease", "itemknn"), rounds=2)'
@@ -166,6 +166,8 @@ def test_the_examples_of_the_page_on_python_run(capsys: pytest.CaptureFixture[st
     assert 0 < ndcg < 1
     assert 0 < popular <= 0.4
     assert violations == 0
+    run(environment, names, {})
+    assert sum(names["info"]["costs"]) == 1  # a showing is of the group or it is not
 
 
 def test_the_readme_is_short_and_has_one_table_of_results() -> None:

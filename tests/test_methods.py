@@ -1,6 +1,12 @@
 """Methods by name: parsed, built with settings, described so that they can be built again."""
 
+import json
+import os
+import re
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -10,14 +16,19 @@ from fairhorizon.errors import ConfigError, ModelError
 from fairhorizon.fcpo.config import PRESETS
 from fairhorizon.fcpo.model import Fcpo
 from fairhorizon.methods import (
+    GIVEN,
+    RECOMMENDERS,
     Method,
     MethodError,
     build,
     load_method,
     rankers_of,
 )
-from fairhorizon.rankers import RANKERS
+from fairhorizon.rankers import RANKERS, ranker_class
+from fairhorizon.recommenders.given_lists import GivenLists
 from fairhorizon.recommenders.ranked.model import Ranked
+from fairhorizon.registry import LazyClasses
+from fairhorizon.rerank import RERANKERS
 from fairhorizon.rerank.penalty import Penalty
 from fairhorizon.rerank.quota import Quota
 from fairhorizon.settings import SettingsError
@@ -39,6 +50,15 @@ from fairhorizon.storage import save_model
 def test_a_name_says_ranker_re_ranker_and_level(text: str, method: Method) -> None:
     assert Method.parse(text) == method
     assert str(method) == text.strip()
+
+
+@pytest.mark.parametrize("classes", [RANKERS, RERANKERS, RECOMMENDERS])
+def test_every_class_is_listed_under_its_own_name(classes: LazyClasses[Any]) -> None:
+    assert {name: kind.method for name, kind in classes.items()} == {name: name for name in classes}
+
+
+def test_what_is_read_from_files_has_the_names_of_its_classes() -> None:
+    assert (ranker_class("scores:mine").method, GivenLists.method) == GIVEN
 
 
 @pytest.mark.parametrize(
@@ -166,3 +186,42 @@ def test_the_rankers_that_a_method_is_made_of():
     assert found["fcpo:paper"] == found["lird"] == frozenset()
     strong = rankers_of(build(Method.parse("fcpo:strong-start"), {}, seed=0))
     assert strong == four | {"gru4rec"}
+
+
+OWN_METHOD = Path(__file__).parents[1] / "docs" / "how-to" / "own-method.md"
+METHODS = """
+[fairhorizon.methods]
+trending = trending:Trending
+ease = trending:Trending
+number = trending:NUMBER
+lost = nowhere:Lost
+"""
+
+
+@pytest.mark.slow
+def test_an_installed_package_brings_a_method(tmp_path: Path) -> None:
+    """The ranker of the docs, as a package: the command line knows it and says what fails."""
+    example = re.search(r"```python\n(.*?)```", OWN_METHOD.read_text(encoding="utf-8"), re.DOTALL)
+    assert example is not None
+    (tmp_path / "trending.py").write_text(f"{example[1]}\n\nNUMBER = 7\n", encoding="utf-8")
+    package = tmp_path / "trending-1.0.dist-info"
+    package.mkdir()
+    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: trending\nVersion: 1.0\n")
+    (package / "entry_points.txt").write_text(METHODS)
+    paths = os.pathsep.join(filter(None, (str(tmp_path), os.environ.get("PYTHONPATH"))))
+    words = "fit trending+quota@0.4 --data synthetic:users=20,items=30,interactions_per_user=8"
+    done = subprocess.run(
+        [sys.executable, "-m", "fairhorizon", *words.split(), "--out", str(tmp_path / "run")],
+        env={**os.environ, "PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["method"] == "trending+quota"
+    # Without the package:
+    with pytest.raises(ModelError, match=r"no ranker 'trending' \(install the package that "):
+        load_method(tmp_path / "run" / "model.safetensors")
+    assert "the method ease of trending:Trending is there already" in done.stderr
+    assert "the method number of trending:NUMBER is neither a Ranker nor a Recomm" in done.stderr
+    assert "the method lost of nowhere:Lost fails: ModuleNotFoundError" in done.stderr

@@ -1,7 +1,10 @@
 """Errors that a user can act on: what was wrong, where, and what to do."""
 
+import os
 from collections.abc import Sequence
+from numbers import Integral
 from pathlib import Path
+from typing import Any
 
 
 class FairHorizonError(Exception):
@@ -40,3 +43,23 @@ class ConfigError(FairHorizonError):
 
 class ModelError(FairHorizonError):
     """A model folder that is missing, truncated, foreign or does not fit the data."""
+
+
+# ---- Arguments of calls from Python that are of another type -------------------------------------
+def whole_number(value: Any, what: str, remedy: str) -> int:
+    """The value, if it is a whole number; True and 2.0 are none."""
+    if not isinstance(value, Integral) or isinstance(value, bool):
+        raise ConfigError(f"{what} = {value!r} is no whole number ({remedy})")
+    return int(value)
+
+
+def of_type(value: Any, kind: type | tuple[type, ...], what: str, remedy: str) -> None:
+    """Refuse an argument of another type."""
+    if not isinstance(value, kind):
+        raise ConfigError(f"{what} is of the type {type(value).__name__} ({remedy})")
+
+
+def path_of(folder: Any) -> Path:
+    """The path of a folder or a file, given as text or as a path."""
+    of_type(folder, (str, os.PathLike), "the path", "give it as text")
+    return Path(folder)

@@ -1,40 +1,74 @@
 """Methods by name: `ease`, `ease:recent`, `ease+quota@0.4`, `fcpo@0.65`, `fcpo:paper@0.4`.
 
 What other programs have made has a name of the user's: `scores:mine+quota@0.4`, `lists:mine`.
+Installed packages bring methods by entry points of the group `fairhorizon.methods`.
 """
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from pydantic import ValidationError
 
-from fairhorizon.data.given_file import GivenFile
-from fairhorizon.errors import ConfigError, ModelError
-from fairhorizon.fcpo.config import FcpoConfig
-from fairhorizon.fcpo.model import Fcpo
-from fairhorizon.lird import Lird
-from fairhorizon.rankers import RANKERS, ranker_class
-from fairhorizon.rankers.ensemble import StackConfig
-from fairhorizon.rankers.given_scores import GivenScores
-from fairhorizon.recommenders.base import Capabilities, Levels, Recommender
-from fairhorizon.recommenders.given_lists import GivenLists
-from fairhorizon.recommenders.ranked.model import Ranked
+from fairhorizon.errors import ConfigError, ModelError, of_type, whole_number
+from fairhorizon.rankers import GIVEN_SCORES, RANKERS, ranker_class
+from fairhorizon.registry import LazyClasses
 from fairhorizon.rerank import RERANKERS
-from fairhorizon.rerank.reranker import Reranker
 from fairhorizon.settings import Given, SettingsError, changed, faults
-from fairhorizon.storage import model_kind
 from fairhorizon.vocabulary import MethodName
 
+# What is imported in functions below needs torch; names are checked without it.
+if TYPE_CHECKING:
+    from fairhorizon.recommenders.base import Capabilities, Recommender
+    from fairhorizon.rerank.reranker import Reranker
+
 # Methods that make lists themselves, by name: a new one is a file or a folder, and a line here.
-RECOMMENDERS: dict[str, type[Recommender]] = {
-    "fcpo": Fcpo,
-    "lird": Lird,
-}
+RECOMMENDERS: "LazyClasses[Recommender]" = LazyClasses(
+    {
+        "fcpo": "fairhorizon.fcpo.model:Fcpo",
+        "lird": "fairhorizon.lird:Lird",
+    }
+)
+# Lists that another program has made, read from a file: `lists:NAME`.
+GIVEN_LISTS = "lists"
 # What is read from a file; which one is in the settings, under the whole name (`scores:mine`).
-GIVEN = (GivenScores.method, GivenLists.method)
+GIVEN = (GIVEN_SCORES, GIVEN_LISTS)
+
+
+ENTRY_POINTS = "fairhorizon.methods"
+
+
+def add_installed_methods() -> None:
+    """Methods of installed packages, rankers and recommenders, under the names they are given.
+
+    One that cannot be had is warned about and left out, so that all others still work.
+    """
+    for point in entry_points(group=ENTRY_POINTS):
+        from fairhorizon.rankers.ranker import Ranker
+        from fairhorizon.recommenders.base import Recommender
+
+        try:
+            kind = point.load()
+        except Exception as error:  # whatever somebody else's module raises
+            warnings.warn(
+                f"the method {point.name} of {point.value} fails: {error!r}", stacklevel=2
+            )
+            continue
+        is_kind = isinstance(kind, type) and issubclass(kind, Ranker | Recommender)
+        if not is_kind or point.name in (*RANKERS, *RECOMMENDERS):
+            fault = "is there already" if is_kind else "is neither a Ranker nor a Recommender"
+            warnings.warn(f"the method {point.name} of {point.value} {fault}", stacklevel=2)
+        elif issubclass(kind, Ranker):
+            RANKERS[point.name] = kind
+        else:
+            RECOMMENDERS[point.name] = kind
+
+
+add_installed_methods()
 
 
 class MethodError(ConfigError):
@@ -53,6 +87,8 @@ class Method:
     @classmethod
     def parse(cls, text: str) -> Self:
         """The method of a name, as in `ease:recent+quota@0.4`; a MethodError says what is wrong."""
+        if not isinstance(text, str):
+            raise MethodError(f"{text!r} is no method (give its name, as in 'fcpo')")
         written = MethodName.split(text)
         base, preset = written.base, written.preset
         reranker, level = written.reranker, written.level
@@ -74,6 +110,8 @@ class Method:
         method = cls(base, reranker, None, preset)
         if level is None:
             return method
+        from fairhorizon.recommenders.base import Levels
+
         # Asked of the method without its level, as some methods have none.
         if method.capabilities.levels is Levels.NONE:
             raise MethodError(f"{text}: {base} has no level to set (leave out @{level})")
@@ -106,7 +144,7 @@ class Method:
         return str(self).replace(":", "-")
 
     @cached_property
-    def capabilities(self) -> Capabilities:
+    def capabilities(self) -> "Capabilities":
         """What it can do with the settings of its preset."""
         return build(replace(self, level=None), {}, seed=0).capabilities
 
@@ -126,6 +164,8 @@ class Method:
         Re-rankers are not trained, and one model may serve all levels. So `ease+quota@0.4` and
         `ease+quota@0.6` share the training of `ease`.
         """
+        from fairhorizon.recommenders.base import Levels
+
         if self.capabilities.levels is not Levels.SERVED:
             return self
         default = next(iter(presets_of(self.base)), None) if self.base in RECOMMENDERS else None
@@ -134,7 +174,7 @@ class Method:
 
 def is_ranker(base: str) -> bool:
     """Whether a method scores items, so that it can be re-ranked."""
-    return base in RANKERS or base == GivenScores.method
+    return base in RANKERS or base == GIVEN_SCORES
 
 
 def has_settings(name: str) -> bool:
@@ -152,12 +192,18 @@ def presets_of(base: str) -> tuple[str, ...]:
     return tuple(name.removeprefix(f"{base}:") for name in RANKERS if name.startswith(f"{base}:"))
 
 
-def build(method: Method, given: Given, seed: int, *, preset: str | None = None) -> Recommender:
+def build(method: Method, given: Given, seed: int, *, preset: str | None = None) -> "Recommender":
     """The method before its fit, with the given settings in place of the defaults.
 
     preset: the one to start from where the method names none.
     """
-    if method.base == GivenLists.method:
+    from fairhorizon.data.given_file import GivenFile
+    from fairhorizon.recommenders.given_lists import GivenLists
+    from fairhorizon.recommenders.ranked.model import Ranked
+
+    seed = whole_number(seed, "seed", "give one, as in 0")
+    of_type(given, Mapping, "settings", "give them by name, as in {'l2': 500}")
+    if method.base == GIVEN_LISTS:
         return GivenLists(changed(GivenFile(), given), seed=seed)
     if method.base not in RECOMMENDERS:
         kind = ranker_class(method.trained_name)
@@ -176,7 +222,7 @@ def build(method: Method, given: Given, seed: int, *, preset: str | None = None)
     return recommender.configured(changed(recommender.presets[name], {**given, **level}), seed)
 
 
-def build_reranker(method: Method, given: Given) -> Reranker | None:
+def build_reranker(method: Method, given: Given) -> "Reranker | None":
     """The re-ranker of the method, or None."""
     if method.reranker is None:
         return None
@@ -198,8 +244,11 @@ def validates(method: Method) -> bool:
     return "protocol" in type(build(method.trained, {}, seed=0).settings).model_fields
 
 
-def rankers_of(model: Recommender) -> frozenset[str]:
+def rankers_of(model: "Recommender") -> frozenset[str]:
     """The names of the rankers that a method is made of; empty where it is made of none."""
+    from fairhorizon.fcpo.config import FcpoConfig
+    from fairhorizon.rankers.ensemble import StackConfig
+
     match model.settings:
         case StackConfig() as stack:
             return frozenset(stack.rankers)
@@ -210,12 +259,16 @@ def rankers_of(model: Recommender) -> frozenset[str]:
 
 def longest_first(method: Method) -> tuple[int, str]:
     """A sort key that puts slow methods first, so that none of them is started last and alone."""
-    order = [*RECOMMENDERS, *reversed(RANKERS), *GIVEN]
+    order = [*RECOMMENDERS, *reversed([*RANKERS]), *GIVEN]
     return order.index(method.base), str(method)
 
 
-def load_method(path: Path) -> Recommender:
+def load_method(path: Path) -> "Recommender":
     """The model of a file, whatever method it is of."""
+    from fairhorizon.recommenders.given_lists import GivenLists
+    from fairhorizon.recommenders.ranked.model import Ranked
+    from fairhorizon.storage import model_kind
+
     recommenders: list[type[Recommender]] = [Ranked, GivenLists, *RECOMMENDERS.values()]
     kinds = {recommender.kind: recommender for recommender in recommenders}
     kind = model_kind(path)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from fairhorizon.errors import ConfigError
+from fairhorizon.errors import ConfigError, of_type
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -45,6 +45,18 @@ class Settings(BaseModel):
         frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True
     )
 
+    # Editors and type checkers see the parameters that pydantic derives from the fields.
+    if not TYPE_CHECKING:
+
+        def __init__(self, **given: Any) -> None:
+            try:
+                super().__init__(**given)
+            except ValidationError as error:
+                raise SettingsError(faults(error, type(self).model_construct())) from None
+
+        # So that pydantic validates nested settings itself, and reports their faults with its own.
+        __init__.__pydantic_base_init__ = True
+
     @classmethod
     def from_file(cls, content: Given) -> Self:
         """The settings that a model file holds: all of them, as defaults change with versions."""
@@ -77,6 +89,7 @@ S = TypeVar("S", bound=Settings)
 
 def changed(base: S, given: Given) -> S:
     """The base settings with the given ones in their place."""
+    of_type(given, Mapping, "settings", "give them by name, as in {'l2': 500}")
     settings = base.model_dump()
     for key, value in given.items():
         # One level deep: the settings of a part change one by one, and the others keep their

@@ -1,9 +1,12 @@
 """Model files: tensors in a safetensors file with a JSON description in its header.
 
-One file, so that tensors and description always belong together.
+One file, so that tensors and description always belong together. Large tensors are stored in
+narrower types where that loses nothing: integers in those that hold them, and numbers that
+`rounded_to_half` has made in two bytes each.
 """
 
 import json
+import math
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -24,13 +27,65 @@ from fairhorizon.settings import faults
 _KEY = "fairhorizon"
 ALIGNMENT = 64  # bytes, of memory that torch allocates on a CPU
 FORMAT_VERSION = 1
+PACKED_FROM = 2**20  # cells of a tensor; smaller ones are stored as they are
+ROUNDED_FROM = 2**24  # cells: 64 MiB
+ROWS_AT_ONCE = 256
+HIGHEST = 15  # the largest number of a tensor is just below 2^15, near the end of the range
 
 
 def save_model(path: Path, kind: str, tensors: Mapping[str, Tensor], description: object) -> None:
     """Write a model file of the given kind, for example "fcpo"."""
-    header = json.dumps({"kind": kind, "version": FORMAT_VERSION, "description": description})
-    dense = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    dense, exponents = {}, {}
+    for name, tensor in tensors.items():
+        dense[name], exponent = _packed(tensor.detach().cpu().contiguous())
+        if exponent is not None:
+            exponents[name] = exponent
+    content = {"kind": kind, "version": FORMAT_VERSION, "description": description}
+    header = json.dumps(content | ({"packed": exponents} if exponents else {}))
     write_atomically(path, lambda temporary: _save(dense, temporary, header))
+
+
+def rounded_to_half(tensor: Tensor) -> Tensor:
+    """A large table, in place, of numbers that a file holds in two bytes; small ones stay.
+
+    They have 11 binary digits, and those below 2^-29 of the largest one have fewer. For weights of
+    items, of which a score is a sum.
+    """
+    if tensor.numel() >= ROUNDED_FROM:
+        scale = 2.0 ** (HIGHEST - _exponent(tensor))
+        for rows in tensor.split(ROWS_AT_ONCE):
+            rows.copy_((rows * scale).half().float() / scale)
+    return tensor
+
+
+def _exponent(tensor: Tensor) -> int:
+    """Of the smallest power of two above all numbers."""
+    return math.frexp(float(tensor.abs().max()))[1]
+
+
+def _packed(tensor: Tensor) -> tuple[Tensor, int | None]:
+    """A tensor as it is stored, and the exponent of its scale; None: as it is."""
+    if tensor.numel() < PACKED_FROM:
+        return tensor, None
+    if tensor.dtype == torch.int64:
+        lowest, highest = int(tensor.min()), int(tensor.max())
+        for dtype in (torch.int16, torch.int32):
+            if torch.iinfo(dtype).min <= lowest and highest <= torch.iinfo(dtype).max:
+                return tensor.to(dtype), 0
+    if tensor.dtype == torch.float32 and math.isfinite(tensor.abs().max()):
+        # Rounding may have lifted the largest number to the next power of two.
+        for exponent in (_exponent(tensor), _exponent(tensor) - 1):
+            half = (tensor * 2.0 ** (HIGHEST - exponent)).half()
+            if torch.equal(_unpacked(half, exponent), tensor):
+                return half, exponent
+    return tensor, None
+
+
+def _unpacked(stored: Tensor, exponent: int) -> Tensor:
+    """The tensor that was packed."""
+    if stored.dtype == torch.float16:
+        return stored.float().mul_(2.0 ** (exponent - HIGHEST))
+    return stored.long()
 
 
 def _save(tensors: dict[str, Tensor], path: Path, header: str) -> None:
@@ -50,6 +105,8 @@ def load_model(path: Path, kind: str) -> tuple[dict[str, Tensor], Any]:
         if header["kind"] != kind:
             raise ModelError(f"{path}: holds a '{header['kind']}' model, not '{kind}'")
         tensors = {name: _aligned(file.get_tensor(name)) for name in file.keys()}  # noqa: SIM118
+    for name, exponent in header.get("packed", {}).items():
+        tensors[name] = _unpacked(tensors[name], exponent)
     return tensors, header["description"]
 
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from fairhorizon.allocation.candidates import NEVER
+from fairhorizon.allocation.candidates import NEVER, Offer, best_of_each_class
 from fairhorizon.allocation.guard import ExposureGuard, GuardedList
-from fairhorizon.allocation.limit_matrix import GroupRule
+from fairhorizon.allocation.limit_matrix import GroupRule, LimitMatrix
 from fairhorizon.limits.place_rule import PlaceRule, PlaceWeights
 
 VALUES = np.array([9.0, 8.0, 7.0, 6.0, 5.0, 4.0])
@@ -21,7 +21,7 @@ class Leased:
     def decide(
         self, values: np.ndarray, room: np.ndarray, length: int, codes: np.ndarray | None = None
     ) -> GuardedList:
-        return self.guard.decide(values, codes, lambda _: (room,), length)
+        return self.guard.decide(Offer(values, codes), lambda _: (room,), length)
 
 
 def lists(*rules: GroupRule, step: float = 0.0) -> Leased:
@@ -82,17 +82,21 @@ def test_candidates_of_others_keep_their_codes() -> None:
     assert some.decide(values, np.array([1.0]), 3, codes).items.tolist() == [2, 3, 5]
 
 
+@pytest.mark.parametrize("groups", [1, 2, 6])
 @pytest.mark.parametrize("seed", range(5))
-def test_the_best_of_each_class_are_the_same_by_either_way(seed: int) -> None:
-    """One class at a time, and by one sort of all."""
+def test_the_best_of_each_class_are_those_of_a_sort_of_the_class(seed: int, groups: int) -> None:
+    """Of many classes and of few, where some have nothing among the best of all."""
     draws = np.random.default_rng(seed)
-    values = draws.integers(0, 12, 200).astype(np.float32)  # with many ties
-    values[draws.random(200) < 0.1] = NEVER
-    some = lists(
-        GroupRule(PlaceRule(0.3), draws.random(200) < 0.4),
-        GroupRule(PlaceRule(0.5), draws.random(200) < 0.5),
-    )
-    room = np.array([2.0, 3.0])
-    at_once = some.decide(values, room, 7).items
-    one_sort = some.decide(values, room, 7, np.arange(200)).items
-    assert at_once.tolist() == one_sort.tolist()
+    values = draws.integers(0, 30, 500).astype(np.float32)  # with many ties
+    values[draws.random(500) < 0.1] = NEVER
+    rules = [GroupRule(PlaceRule(0.5), draws.random(500) < share) for share in (0.04, 0.5) * 3]
+    limits = LimitMatrix.from_rules(rules[:groups], 7)
+    found = best_of_each_class(values, limits.of_item, limits)
+    expected = []
+    for kind in range(limits.n_classes):
+        own = [i for i in range(500) if limits.of_item[i] == kind and values[i] > NEVER]
+        expected += sorted(own, key=lambda i: -values[i])[:7]
+    assert sorted(found) == sorted(expected)
+    count = limits.members.sum(0)
+    key = [(-values[i], count[limits.of_item[i]], i) for i in found]
+    assert key == sorted(key)

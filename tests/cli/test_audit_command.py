@@ -68,7 +68,7 @@ def test_the_report_of_lists_made_elsewhere(
     assert json.loads((out / "audit.json").read_text())["rows"] == [row]
     assert sorted(path.name for path in out.iterdir()) == [
         "audit.json",
-        "exposure.png",
+        *("exposure.pdf", "exposure.png", "exposure.svg"),
         "index.html",
     ]
     said = capsys.readouterr().out

@@ -105,7 +105,8 @@ def test_a_report_without_space_for_its_page(
     assert files(tmp_path) == ["lists.csv"]
     assert not out.exists()
     assert run(audit) == 0
-    assert files(out) == ["audit.json", "exposure.png", "index.html"]
+    figures = [f"exposure.{suffix}" for suffix in ("pdf", "png", "svg")]
+    assert files(out) == ["audit.json", *figures, "index.html"]
 
 
 def test_an_earlier_report_stays_as_it_was(tmp_path: Path) -> None:

@@ -55,25 +55,42 @@ def test_help_does_not_wait_for_torch() -> None:
     assert done.returncode == 0
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["recommend", "nosuch", "--out", "lists.csv"],
-        ["serve", "--run", "nosuch"],
-        ["fit", "fcpo", "--data", "nosuch.csv", "--out", "run"],
-        ["longterm", "--data", "nosuch.csv"],
-    ],
-)
-def test_a_wrong_path_is_refused_without_torch(words: list[str], tmp_path: Path) -> None:
+WRONG = {  # commands and their exit codes
+    "recommend nosuch --out lists.csv": 1,
+    "evaluate nosuch": 1,
+    "serve --run nosuch": 1,
+    "fit fcpo --data nosuch.csv --out run": 1,
+    "longterm --data nosuch.csv": 1,
+    "compare --data nosuch": 1,
+    "audit nosuch.csv --data synthetic": 1,
+    "fit ease --data synthetic --item-table nosuch.csv --out run": 1,
+    "fit nosuch --data synthetic --out run": 2,
+    "fit ease+nosuch@0.4 --data synthetic --out run": 2,
+    "fit ease --data synthetic --out run --limit nosuch": 2,
+    "fit ease --data synthetic --out run --nosuch": 2,
+    "tune nosuch --data synthetic": 2,
+    "levels --data synthetic --methods ease,nosuch": 2,
+    "compare --data synthetic --methods ease,fcpo@0.4,nosuch": 2,
+    "efficiency --data synthetic --ranker nosuch": 2,
+    "methods nosuch": 2,
+}
+
+
+def test_wrong_arguments_are_refused_without_torch(tmp_path: Path) -> None:
+    # One after the other in one process, which has not imported torch after the last.
     program = (
-        f"import sys; from fairhorizon.cli.app import run; assert run({words}) == 1; "
-        "assert 'torch' not in sys.modules"
+        "import sys; from fairhorizon.cli.app import run; "
+        f"codes = {{words: run(words.split()) for words in {list(WRONG)}}}; "
+        f"assert codes == {WRONG}, codes; assert 'torch' not in sys.modules"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], stderr=subprocess.PIPE, text=True, cwd=tmp_path
     )
-    assert done.returncode == 0
-    assert "nosuch" in done.stderr
+    assert done.returncode == 0, done.stderr
+    said = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert len(said) == len(WRONG)
+    assert all("nosuch" in line for line in said)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_shell_completes_commands_and_options() -> None:

@@ -9,9 +9,11 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 import typer
 
+from fairhorizon import __version__
 from fairhorizon.cli import longterm
 from fairhorizon.cli.app import app, run
 from fairhorizon.cli.studies import COMPARED, SWEPT
@@ -65,6 +67,14 @@ def test_compare_prints_writes_and_keeps(
         {"mean": sum(values) / 2, "std": abs(values[0] - values[1]) / 2**0.5}
     )
     assert content(out / "comparison.json") == content(file)
+    made_by = json.loads(file.read_text(encoding="utf-8"))["made_by"]
+    assert made_by["seeds"] == [0, 1]
+    assert made_by["version"] == __version__
+    assert made_by["packages"]["numpy"] == np.__version__
+    assert made_by["command"].startswith("fairhorizon compare --data synthetic:users=60")
+    assert made_by["data"]["fingerprints"] == {
+        name: getattr(parts, name).fingerprint() for name in ("train", "validation", "test")
+    }
     assert "popularity" in (out / "table.md").read_text(encoding="utf-8")
     page = (out / "index.html").read_text(encoding="utf-8")
     assert "<table" in page

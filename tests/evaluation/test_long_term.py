@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pytest
 import torch
-from pydantic import ValidationError
 from safetensors.torch import load, save
 
 from fairhorizon.errors import ConfigError, ModelError
@@ -433,5 +432,5 @@ def test_what_does_not_fit_together_is_refused(market):
     with pytest.raises(ModelError, match=r"queue of shape \(60, 2\), this one \(1, 2\)"):
         fewer.restore(run.tensors())
     for wrong in ({"steps": 0}, {"alpha_prime": 1.1}, {"warm_up": -1}, {"relabel": 1}):
-        with pytest.raises(ValidationError):
+        with pytest.raises(ConfigError, match=next(iter(wrong))):
             LongRunSettings(**wrong)

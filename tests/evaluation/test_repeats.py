@@ -5,11 +5,11 @@ import math
 import numpy as np
 import pytest
 import torch
-from pydantic import ValidationError
 from safetensors.torch import load, save
 
 from fairhorizon.data.splits import split
 from fairhorizon.data.synthetic import synthetic
+from fairhorizon.errors import ConfigError
 from fairhorizon.evaluation.long_term import LongRun, LongRunSettings
 from fairhorizon.histories import UserItems
 from fairhorizon.limits.counts import Exposure
@@ -369,5 +369,5 @@ def test_the_setting():
     assert LongRunSettings(steps=10).most_showings == 1
     showings = [LongRunSettings(steps=10, repeat_after=n).most_showings for n in (1, 3, 5, 10, 11)]
     assert showings == [10, 4, 2, 1, 1]
-    with pytest.raises(ValidationError):
+    with pytest.raises(ConfigError, match="repeat_after=0: give at least 1"):
         LongRunSettings(repeat_after=0)

@@ -11,10 +11,17 @@ from fairhorizon.fcpo.config import FcpoConfig
 from fairhorizon.fcpo.model import Fcpo
 from fairhorizon.fcpo.policies import rows_of
 from fairhorizon.fcpo.serving import VALIDATION_LENGTH
-from fairhorizon.fcpo.training import SoftmaxEpisodes, Training, scenario_of, where_unseen_begins
+from fairhorizon.fcpo.training import (
+    GaussianEpisodes,
+    SoftmaxEpisodes,
+    Training,
+    where_episodes_begin,
+    where_unseen_begins,
+)
 from fairhorizon.histories import UserItems
 from fairhorizon.rankers.candidates import ScoredCandidates
 from fairhorizon.recommenders.base import FitTask
+from fairhorizon.simulation.feedback import training_scenario
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +47,8 @@ def test_episodes_begin_where_the_settings_say(
 ):
     config = small_strong.model_copy(update={"starts": starts, "history": 4})
     items = UserItems.from_log(market.train)
-    scenario = scenario_of(items, config, 6, torch.Generator().manual_seed(0))
+    cuts = where_episodes_begin(items, config, torch.Generator().manual_seed(0))
+    scenario = training_scenario(items, 6, config.protocol, cuts)
     begins = where_unseen_begins(items).tolist()
     for user in range(60):
         log = log_of(market, user)
@@ -152,3 +160,37 @@ def test_who_likes_nothing_has_no_episode(market: Split, small_strong: FcpoConfi
     assert isinstance(episodes, SoftmaxEpisodes)
     assert sorted(set(range(60)) - set(episodes.initial.users.tolist())) == [3, 8]
     assert len(episodes.at_validation.users) == 60
+
+
+def test_users_are_known_by_what_they_took_before_their_episode(market: Split):
+    """Else their vectors, fitted to the log, would say what is rewarded."""
+    settings = {"dim": 4, "max_epochs": 2, "alpha": 2.0, "l2": 3.0}
+    config = FcpoConfig.preset("tuned", als_embeddings=settings, rounds=1, evaluate_every=1)
+    training = Training.begin(
+        FitTask.from_split(market), config, torch.zeros(market.train.n_items, dtype=torch.bool), 0
+    )
+    encoder, episodes = training.actor.encoder, training.episodes
+    assert isinstance(episodes, GaussianEpisodes)
+    of_log = encoder.user_vectors.clone()
+    episodes.generate(torch.Generator().manual_seed(5))
+    found = encoder.user_vectors.clone()
+
+    # The same cuts, and every user's ridge regression solved directly.
+    items = UserItems.from_log(market.train)
+    cuts = where_episodes_begin(items, config, torch.Generator().manual_seed(5)).tolist()
+    V = encoder.item_vectors[:-1].double().numpy()
+
+    def solved(taken: list[int]) -> np.ndarray:
+        own = V[taken]
+        return np.linalg.solve(V.T @ V + 2.0 * own.T @ own + 3.0 * np.eye(4), 3.0 * own.sum(0))
+
+    whole = np.stack([solved(log_of(market, user)) for user in range(60)])
+    before = np.stack([solved(log_of(market, user)[: cuts[user]]) for user in range(60)])
+    scale = np.sqrt((whole**2).mean())
+    np.testing.assert_allclose(of_log.numpy(), whole / scale, rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(found.numpy(), before / scale, rtol=1e-3, atol=1e-4)
+    assert np.abs(before - whole).max() > 0.1 * scale
+
+    # A round ends with what the policy serves by.
+    training.round()
+    torch.testing.assert_close(encoder.user_vectors, of_log)

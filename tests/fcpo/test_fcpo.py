@@ -1,5 +1,6 @@
 """FCPO with a warm start as a whole: any level from one fit, files, and what is fitted on what."""
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -63,9 +64,9 @@ def test_the_defaults_are_the_preset_fast():
 def test_settings_that_do_not_fit_together_are_refused():
     with pytest.raises(ValueError, match="set attention to even"):
         FcpoConfig.preset("paper", attention="log")
-    with pytest.raises(ValueError, match="learns on-policy"):
+    with pytest.raises(ConfigError, match="learns on-policy"):
         FcpoConfig(buffer_rounds=2)
-    with pytest.raises(ValueError, match="starts=unseen is for a warm start"):
+    with pytest.raises(ConfigError, match="starts=unseen is for a warm start"):
         FcpoConfig(warm_start=())
 
 
@@ -314,6 +315,24 @@ def test_the_mean_of_a_gaussian_policy_is_served_where_it_is_asked_for(
     state = scenario.state(torch.arange(scenario.n_users))
     shown = server.serve(state, Exposure(market.train.item_counts()))
     assert np.array_equal(shown[:, 0].numpy(), best[:, 0])
+
+
+def test_the_standard_deviation_of_w_falls_by_the_same_factor_every_round(market: Split) -> None:
+    """Updates are as small as nothing here, so it is 0.3 x 0.5^3 after three rounds."""
+    settings = {"als_embeddings": {"dim": 5}, "alternatives": 2, "users_per_round": 20}
+    config = FcpoConfig.preset(
+        "tuned", rounds=3, horizon=3, kl_limit=1e-12, std_decay=0.5, **settings
+    )
+    training = Fcpo(config, seed=1).training(FitTask.from_split(market))
+    users = torch.arange(60)
+    queues = training.episodes.validation.queue
+    before = training.actor(users, queues).detach()
+    for _ in training.rounds():
+        pass
+    after = training.actor(users, queues).detach()
+    means, logs = (after - before).chunk(2, dim=1)
+    torch.testing.assert_close(means, torch.zeros(60, 5), rtol=0, atol=1e-4)
+    torch.testing.assert_close(logs, torch.full((60, 5), 3 * math.log(0.5)), rtol=0, atol=1e-4)
 
 
 def test_the_tuned_preset_is_the_papers_design_over_vectors_of_als(market: Split) -> None:

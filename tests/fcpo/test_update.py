@@ -7,7 +7,7 @@ from torch.distributions import Independent, Normal
 from fairhorizon.data.splits import Split
 from fairhorizon.fcpo.config import FcpoConfig
 from fairhorizon.fcpo.cpo import FlatActor, Update
-from fairhorizon.fcpo.dual import Case
+from fairhorizon.fcpo.dual import Case, Step
 from fairhorizon.fcpo.learner import update_actor
 from fairhorizon.fcpo.model import Fcpo
 from fairhorizon.fcpo.rollouts import Trajectories
@@ -89,3 +89,15 @@ def test_nothing_acceptable_leaves_the_actor_as_it_was(market: Split, small: Fcp
     _, _, update = updated(training, -1e6)
     assert update.fraction == 0
     assert torch.equal(FlatActor(training.actor).theta, before)
+
+
+def test_multipliers_of_a_step() -> None:
+    """By hand: x = 0.5 H⁻¹g - 0.2 H⁻¹b has lambda = 1 / 0.5 and nu = 0.2 / 0.5."""
+    about = {"theta": torch.zeros(1), "fraction": 1.0, "kl": 0.0, "reward_change": 0.0}
+    rest = {"cost_changes": (0.0, 0.0), "q": 1.0, "r": (0.0,), "s": (0.0,), "attempts": 1}
+    update = Update(step=Step(Case.ACTIVE, 0.5, (-0.2, 0.0)), **about, **rest)
+    assert update.trust_multiplier == pytest.approx(2.0)
+    assert update.cost_multipliers == pytest.approx((0.4, 0.0))
+    recovering = Update(step=Step(Case.RECOVER, 0.0, (-0.2, 0.0)), **about, **rest)
+    assert recovering.trust_multiplier is None
+    assert recovering.cost_multipliers == (0.0, 0.0)

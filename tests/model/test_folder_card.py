@@ -64,7 +64,7 @@ def test_what_does_not_belong_together_is_refused(log: Path) -> None:
     grouped = {"group_column": "kind", "sensitive_values": ("A",)}
     with pytest.raises(DataError, match=r"synthetic:users=5 has no column 'kind' \(give an item"):
         DataSpec(source="synthetic:users=5", **grouped).open()  # type: ignore[arg-type]
-    with pytest.raises(ValidationError, match="Extra inputs"):
+    with pytest.raises(ConfigError, match="there is no"):
         DataSpec(source="x", colour="red")  # type: ignore[call-arg]
 
 

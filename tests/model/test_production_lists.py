@@ -56,6 +56,24 @@ def test_a_floor_is_kept_too(floor_model, shop):
         assert lists["item"].is_in(small).sum() >= np.ceil(0.3 * lists.height - 1e-9)
 
 
+def test_a_call_may_have_other_limits(model, floor_model, shop):
+    """They are in place of those of the model, and the next call has those of the model again."""
+    limit, floor = "popular<=0.1", "seller_size=small>=0.3"
+    before = model.recommend(k=10)
+    small = set(shop.articles.filter(pl.col("seller_size") == "small")["sku"])
+    strict = model.recommend(k=10, limits=[limit, floor])
+    assert strict.height == 400
+    assert strict["item"].is_in(popular_ids(shop.log())).sum() <= 40
+    assert strict["item"].is_in(small).sum() >= 120
+    alone = model.recommend(k=10, limits=floor)
+    assert alone.equals(floor_model.recommend(k=10))
+    free = model.recommend(k=10, limits=[])
+    assert free["value"].sum() > before["value"].sum() > strict["value"].sum()
+    assert model.recommend(k=10).equals(before)
+    with pytest.raises(ConfigError, match="no column 'brand'"):
+        model.recommend(limits=["brand=A<=0.1"])
+
+
 def test_limits_bind_and_cost_nothing_where_they_do_not(model, shop, settings):
     free = fh.fit(shop.log(), items=shop.articles, settings=settings)
     popular = popular_ids(shop.log())

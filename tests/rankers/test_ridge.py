@@ -157,7 +157,7 @@ def test_scores_read_the_items_that_have_a_thousandth_of_the_weight():
     [{"decays": ()}, {"decays": (1.1,)}, {"decays": (0.9, 0.9)}, {"l2": 0}, {"horizon": 0}],
 )
 def test_impossible_settings(setting):
-    with pytest.raises(ValueError, match=next(iter(setting))):
+    with pytest.raises(ConfigError, match=next(iter(setting))):
         RidgeConfig(**setting)
 
 

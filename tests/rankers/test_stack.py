@@ -6,6 +6,7 @@ import torch
 from fairhorizon.data.frames import from_arrays
 from fairhorizon.data.loading import load
 from fairhorizon.data.splits import Split, split
+from fairhorizon.errors import ConfigError
 from fairhorizon.histories import UserItems
 from fairhorizon.rankers.ensemble import Stack, StackConfig
 from fairhorizon.ranking import standardised
@@ -38,5 +39,5 @@ def test_a_log_without_anything_later_gives_equal_weights():
 
 
 def test_a_ranker_that_cannot_be_a_member_is_refused():
-    with pytest.raises(ValueError, match="rankers"):
+    with pytest.raises(ConfigError, match="rankers"):
         StackConfig(rankers=("mf",))

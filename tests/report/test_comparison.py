@@ -194,10 +194,14 @@ def test_one_method_against_all_others_is_a_table_of_its_own(make_row, tmp_path)
 def test_a_report_is_for_programs_documents_and_browsers(make_row, tmp_path):
     rows = [make_row("mf", protocol=Protocol.PAPER, metrics={"ndcg@20": Spread()})]
     copy = tmp_path / "copy.json"
-    write_comparison(tmp_path, rows, [TEST], ks=(20,), command="a command", json_file=copy)
+    made_by = {"command": "a command", "seeds": [0, 1, 2]}
+    write_comparison(
+        tmp_path, rows, [TEST], ks=(20,), command="a command", json_file=copy, made_by=made_by
+    )
     text = copy.read_text(encoding="utf-8")
     content = json.loads(text, parse_constant=lambda word: pytest.fail(f"{word} is not JSON"))
     assert text == (tmp_path / "comparison.json").read_text(encoding="utf-8")
+    assert content["made_by"] == made_by
     (row,), (test,) = content["rows"], content["significance"]
     assert list(row) == [
         *("dataset", "method", "protocol", "mode", "alpha_prime", "seeds"),
@@ -211,6 +215,11 @@ def test_a_report_is_for_programs_documents_and_browsers(make_row, tmp_path):
     table = (tmp_path / "table.md").read_text(encoding="utf-8")
     assert "| mf (paper MF) |" in table
     assert "| ndcg@20 | sasrec | ease | 1.23 |" in table
+    columns = (tmp_path / "table-20.csv").read_text(encoding="utf-8").splitlines()
+    assert columns[0].startswith("Method,Method (paper),Recall")
+    assert columns[1].startswith("mf,paper MF,")
+    assert r"mf (paper MF) &" in (tmp_path / "table-20.tex").read_text(encoding="utf-8")
+    assert "ndcg@20,sasrec,ease,1.23" in (tmp_path / "tests.csv").read_text(encoding="utf-8")
     page = (tmp_path / "index.html").read_text(encoding="utf-8")
     assert "<h1>Fair recommenders on ml-100k</h1>" in page
     assert "<code>a command</code>" in page

@@ -167,7 +167,8 @@ def test_a_group_by_an_attribute_is_called_by_its_name():
 def test_the_page_has_the_tables_of_all_lengths_and_what_the_fit_found(result, tmp_path):
     write_demo_report(tmp_path, result, [5, 20], "fairhorizon demo")
     assert sorted(path.name for path in tmp_path.iterdir()) == [
-        *("exposure.png", "index.html", "levels.png", "long-run.png")
+        *("exposure.pdf", "exposure.png", "exposure.svg", "index.html", "levels.pdf"),
+        *("levels.png", "levels.svg", "long-run.pdf", "long-run.png", "long-run.svg"),
     ]
     html = (tmp_path / "index.html").read_text(encoding="utf-8")
     html = html.replace(drawing_library(), "")

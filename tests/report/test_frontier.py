@@ -103,7 +103,8 @@ def test_the_page_opens_with_the_best_and_the_limits(curves, tmp_path):
         "popular items were kept.</p>"
     ) in html.replace("\u00a0", " ")
     assert sorted(path.name for path in tmp_path.iterdir()) == [
-        *("frontier.json", "frontier.png", "index.html")
+        *("frontier.csv", "frontier.json", "frontier.pdf", "frontier.png", "frontier.svg"),
+        *("frontier.tex", "index.html"),
     ]
 
 

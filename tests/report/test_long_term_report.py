@@ -437,13 +437,17 @@ def folder(steps, counts, tmp_path_factory):
 
 
 def test_every_file_is_there_and_the_figures_are_pictures(folder):
-    names = ["churn.png", "control.png", "figure4.png"]
-    names += ["index.html", "longterm.json", "longterm.md"]
-    assert sorted(file.name for file in folder.iterdir()) == names
+    starts = {"png": PNG, "svg": b"<svg", "pdf": b"%PDF-"}
+    names = [f"{name}.{one}" for name in ("churn", "control", "figure4") for one in starts]
+    others = ["index.html", *(f"longterm.{one}" for one in ("csv", "json", "md", "tex"))]
+    assert sorted(file.name for file in folder.iterdir()) == sorted([*names, *others])
     content = json.loads((folder / "longterm.json").read_text(encoding="utf-8"))
     assert content == {"rows": [], "limits": [], "differences": [], "settings": {"steps": 4}}
-    for name in names[:3]:
-        assert (folder / name).read_bytes().startswith(PNG)
+    for name in names:
+        assert (folder / name).read_bytes().startswith(starts[name[-3:]])
+    heading, *lines = (folder / "longterm.csv").read_text(encoding="utf-8").splitlines()
+    assert heading.split(",")[:2] == ["Method", "NDCG"]
+    assert [line.split(",")[0] for line in lines][:1] == ["fcpo"]
 
 
 def test_names_and_commands_are_shown_as_written(folder):

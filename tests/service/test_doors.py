@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 import fairhorizon as fh
-from fairhorizon.allocation.candidates import Candidates
+from fairhorizon.allocation.candidates import Candidates, Offer
 from fairhorizon.allocation.engine import allocate
 from fairhorizon.allocation.guard import ExposureGuard
 from fairhorizon.allocation.limit_matrix import GroupRule, LimitMatrix
@@ -46,16 +46,18 @@ def test_the_engine_the_guard_and_a_decision_under_caps_agree(
     values = draw.gamma(1.0, size=ITEMS)
     limits = LimitMatrix.from_rules(rules, LENGTH)
     prices, cap = np.full(len(rules), price), limits.shares * limits.full_list
-    request = Request(values, limits.of_item, limits)
+    request = Request(Offer(values), limits)
     expected = request.columns[request.within(lambda _: [cap], prices)].tolist()
     guard = ExposureGuard(rules, price=price)
     assert (
         guard.serve_all(np.arange(ITEMS)[None], values[None], None, LENGTH)[0].tolist() == expected
     )
-    decided = ExposureGuard(rules, price=price).decide(values, None, lambda _: (cap,), LENGTH)
+    decided = ExposureGuard(rules, price=price).decide(Offer(values), lambda _: (cap,), LENGTH)
     assert decided.items.tolist() == expected
     some = draw.permutation(ITEMS)  # as /v1/rank sends them: in any order
-    ranked = ExposureGuard(rules, price=price).decide(values[some], some, lambda _: (cap,), LENGTH)
+    ranked = ExposureGuard(rules, price=price).decide(
+        Offer(values[some], some), lambda _: (cap,), LENGTH
+    )
     assert ranked.items.tolist() == expected
     if price == 0:
         alone = Candidates(np.arange(ITEMS)[None], values[None])

@@ -180,20 +180,29 @@ def _by_value(
     """
     charge, by_item = charges[:, 0][kinds].T, values.T  # (n, b)
     n, b = by_item.shape
-    length = len(weights)
+    length, users = len(weights), np.arange(b)
     best = np.full((length + 1, b), -np.inf)
     best[0] = 0.0
     taken = np.zeros((n, length, b), dtype=np.bool_)
-    place = weights[:, None]
-    for i in range(n):
-        with_it = best[:-1] + (place * by_item[i] - charge[i])
-        np.greater(with_it, best[1:], out=taken[i])
-        np.maximum(best[1:], with_it, out=best[1:])
+    place, shorter, longer = weights[:, None], best[:-1], best[1:]
+    with_it = np.empty_like(longer)
+    for item, its_charge, is_better in zip(by_item, charge, taken, strict=True):
+        np.multiply(place, item, out=with_it)
+        np.subtract(with_it, its_charge, out=with_it)
+        np.add(shorter, with_it, out=with_it)
+        np.greater(with_it, longer, out=is_better)
+        np.maximum(longer, with_it, out=longer)
     left = best.argmax(0)
-    merit = best[left, np.arange(b)]
+    merit = best[left, users]
     at = np.full((b, length), -1, dtype=np.int64)
+    if b * length < n:  # a step for every place is less than one for every candidate
+        for user in range(b):
+            before = n
+            for k in range(left[user] - 1, -1, -1):
+                before = at[user, k] = taken[:before, k, user].nonzero()[0][-1]
+        return at, merit
     for i in range(n - 1, -1, -1):
-        rows = (taken[i][left - 1, np.arange(b)] & (left > 0)).nonzero()[0]
+        rows = (taken[i][left - 1, users] & (left > 0)).nonzero()[0]
         at[rows, left[rows] - 1] = i
         left[rows] -= 1
     return at, merit

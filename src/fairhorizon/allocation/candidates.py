@@ -32,10 +32,7 @@ class Candidates:
         """From items that are -1, or values that are -inf, where there is nothing to show."""
         there = np.broadcast_to(items >= 0, values.shape)
         if np.isnan(values[there]).any() or np.isposinf(values[there]).any():
-            raise ModelError(
-                "the value of a candidate is not a finite number: the model that scores has"
-                " diverged (train it again)"
-            )
+            raise not_finite()
         shown = there & (values > NEVER)
         if not shown.all():
             values = np.where(shown, values, values.dtype.type(NEVER))
@@ -84,6 +81,14 @@ class Candidates:
         return float(np.abs(known).max()) if len(known) else 0.0
 
 
+def not_finite() -> ModelError:
+    """What is wrong where a value is no number."""
+    return ModelError(
+        "the value of a candidate is not a finite number: the model that scores has diverged"
+        " (train it again)"
+    )
+
+
 def best_columns(values: Values, most: int) -> Counts:
     """(b, most) the columns of the highest values of each row, best first; of equals the first."""
     n = values.shape[1]
@@ -116,27 +121,85 @@ def highest(values: Values, most: int) -> Counts:
     return best
 
 
-def best_of_each_class(values: Values, kinds: Counts, limits: LimitMatrix) -> Counts:
+@dataclass(frozen=True, eq=False)
+class Offer:
+    """What one user may be shown; here an item is worth what it is ordered by.
+
+    order: (n,) rises with the value of showing an item; NEVER where it may not be shown.
+    codes: (n,) the items; None: all items, in order.
+    """
+
+    order: Values
+    codes: Counts | None = None
+
+    def values(self, columns: Counts) -> Floats:
+        """Of showing the candidates in some columns, none of them NEVER."""
+        return self.order[columns].astype(np.float64)
+
+    def items(self, columns: Counts) -> Counts:
+        return columns if self.codes is None else self.codes[columns]
+
+    def kinds(self, limits: LimitMatrix) -> Counts:
+        """(n,) the class of each candidate."""
+        return limits.of_item if self.codes is None else limits.of_item[self.codes]
+
+    def table(self) -> Candidates:
+        """With all values, for limits that need them."""
+        codes = np.arange(len(self.order)) if self.codes is None else self.codes
+        values = np.full(len(codes), NEVER)
+        (there,) = (self.order > NEVER).nonzero()
+        values[there] = self.values(there)
+        return Candidates.checked(codes[None], values[None])
+
+
+FIRST_LOOK = 8  # times the length of a list: of so many, most classes have as many as they need
+FEW = 300  # candidates, which are sorted faster than parted
+FEW_CLASSES = 32  # of which each can be looked through
+
+
+def best_of_each_class(order: Values, kinds: Counts, limits: LimitMatrix) -> Counts:
     """The columns of the best `length` candidates of every class, best first, of one user.
 
-    values: (n,), NEVER for what may not be shown.  kinds: (n,) the class of each.
+    order: (n,) rises with value; NEVER for what may not be shown.  kinds: (n,) classes.
     No list needs any other candidate, whatever the prices are.
     """
-    (there,) = (values > NEVER).nonzero()
-    if limits.n_classes <= 32:
-        own, of = values[there], kinds[there]
-        parts = [
-            some[highest(own[some], limits.length)]
-            for some in ((of == kind).nonzero()[0] for kind in range(limits.n_classes))
-        ]
-        some = there[np.concatenate(parts)]
-    else:
-        order = there[np.lexsort((there, -values[there], kinds[there]))]
-        begin = np.searchsorted(kinds[order], np.arange(limits.n_classes))
-        some = order[np.arange(len(order)) - begin[kinds[order]] < limits.length]
+    length, n_classes = limits.length, limits.n_classes
+    looked = max(FEW, FIRST_LOOK * length)
+    (some,) = _not_below(order, looked).nonzero()
+    if len(order) > looked:
+        missing = (np.bincount(kinds[some], minlength=n_classes) < length).nonzero()[0]
+        if len(missing) and n_classes > FEW_CLASSES:
+            (some,) = (order > NEVER).nonzero()
+        elif len(missing):
+            parts = [some[~np.isin(kinds[some], missing)]]
+            for kind in missing:
+                (own,) = (kinds == kind).nonzero()
+                parts.append(own[_not_below(order[own], length)])
+            some = np.concatenate(parts)
+            some.sort()
+    own, of = order[some], kinds[some]
     # Of equal values those in the fewest limited groups come first, then the first columns.
-    best: Counts = some[np.lexsort((some, limits.n_caps[kinds[some]], -values[some]))]
+    ranked = np.lexsort((limits.n_caps[of], -own))
+    of = of[ranked]
+    if n_classes <= FEW_CLASSES:
+        place = (of[:, None] == np.arange(n_classes)).cumsum(0)[np.arange(len(of)), of]
+    else:
+        by_class, counts = of.argsort(kind="stable"), np.bincount(of, minlength=n_classes)
+        place = np.empty_like(of)
+        place[by_class] = 1 + np.arange(len(of)) - np.repeat(counts.cumsum() - counts, counts)
+    best: Counts = some[ranked[place <= length]]
     return best
+
+
+def _not_below(order: Values, most: int) -> Flags:
+    """(n,) which are among the highest, with all that tie with the last of them."""
+    if len(order) > most:
+        last = np.partition(order, len(order) - most)[len(order) - most]
+        if last > NEVER:
+            among: Flags = order >= last
+            return among
+    there: Flags = order > NEVER
+    return there
 
 
 def undominated(

@@ -18,10 +18,10 @@ from typing import Protocol as Interface
 
 import numpy as np
 from scipy import sparse
-from scipy.optimize import linprog
+from scipy.optimize import Bounds, LinearConstraint, milp
 
 from fairhorizon.allocation.best_lists import BestLists, Lists
-from fairhorizon.allocation.candidates import NEVER, Candidates
+from fairhorizon.allocation.candidates import NEVER, Candidates, Offer
 from fairhorizon.allocation.conflicts import Supply
 from fairhorizon.allocation.limit_matrix import Counts, Floats, LimitMatrix
 from fairhorizon.allocation.one_limit import (
@@ -31,7 +31,7 @@ from fairhorizon.allocation.one_limit import (
     loss_in_each_list,
     within_each_list,
 )
-from fairhorizon.allocation.one_list import Request
+from fairhorizon.allocation.one_list import ListAlone, Request, alone
 from fairhorizon.allocation.prices import (
     EXACT,
     FIRST_REACH,
@@ -197,6 +197,7 @@ class Block:
         unit: a typical value in a list.
         """
         best, limits, bound = self.best, self.limits, np.inf
+        made: ListAlone | None = None
         self.room = room
         if not self.candidates.values.size:
             return self._nothing()
@@ -204,7 +205,8 @@ class Block:
             at = within_each_list(best.sides, limits, self.before)
             prices = np.array([loss_in_each_list(best.sides, limits, self.before)])
         elif self.candidates.n_users == 1:
-            at, prices, bound = self._one(room)
+            at, made, bound = self._one(room)
+            prices = made.prices
         elif limits.is_one_plain:
             counts, price = cut(self.gains, best.sides, float(limits.shares[0]), float(room[0]))
             at, prices = in_order_of_value(best.sides, counts), np.array([price])
@@ -219,7 +221,9 @@ class Block:
             bound=bound - best.bonus * places if bound < np.inf else bound,
             places=places,
             users=self.candidates.n_users,
-            kept=limits.in_every_list or bool((use <= room + ROUNDING).all()),
+            kept=limits.in_every_list
+            or (bool((use <= room + ROUNDING).all()) if made is None else made.kept),
+            rounded=made is not None and made.rounded,
         )
 
     def _nothing(self) -> Totals:
@@ -228,23 +232,15 @@ class Block:
         users = self.candidates.n_users
         return Totals(prices=none, use=none, value=0.0, bound=0.0, places=0, users=users, kept=True)
 
-    def _one(self, room: Floats) -> tuple[Counts, Floats, float]:
-        """(1, L) the list of one user: nothing has to be shared, so the caps are enough.
-
-        The price of one limit is what the list gains by one showing more of the group.
-        """
-        limits, prices = self.limits, np.zeros(len(room))
-        request = Request(self.candidates.values[0], self.best.kinds[0], limits)
-        found = request.within(limits.caps_of_one(room), prices)
-        if len(limits) == 1:
-            more = request.within(limits.caps_of_one(room + limits.weights.max(1)), prices)
-            extra = request.counted(more) - request.counted(found)
-            if extra[0] > 0:
-                prices = max(0.0, request.worth(more) - request.worth(found)) / extra
+    def _one(self, room: Floats) -> tuple[Counts, ListAlone, float]:
+        """(1, L) the list of one user, and a bound on what lists as long can be worth."""
+        (values,), limits = self.candidates.values, self.limits
+        request = Request(Offer(values), limits, self.best.kinds[0])
+        made = alone(request, room)
         at = np.full((1, limits.length), -1, dtype=np.int64)
-        at[0, : len(found)] = request.columns[found]
+        at[0, : len(made.at)] = request.columns[made.at]
         free = request.best(np.zeros(len(room)), request.size)
-        return at, prices, request.worth(free) + self.best.bonus * len(found)
+        return at, made, request.worth(free) + self.best.bonus * len(made.at)
 
     def counts(self) -> Counts:
         """(n_items,) how often the lists show each item."""
@@ -421,6 +417,10 @@ def _under_several(blocks: Blocks, limits: LimitMatrix, room: Floats) -> Totals:
     """
     sizes = blocks.map(Block.size)
     users, places = sum(one.users for one in sizes), sum(one.places for one in sizes)
+    if users == 1:
+        made = blocks.map(Block.make, np.zeros(len(room)), room, 1.0)
+        kept, rounded = all(one.kept for one in made), any(one.rounded for one in made)
+        return replace(_summed(made, np.zeros(len(room)), room), kept=kept, rounded=rounded)
     if users > EXACT or not places:
         return _within(blocks, sizes, limits, room)
     shares = limits.shares * np.sum([one.showings for one in sizes], axis=0)
@@ -430,11 +430,11 @@ def _under_several(blocks: Blocks, limits: LimitMatrix, room: Floats) -> Totals:
     for number, more in enumerate(rooms):
         last = number == len(rooms) - 1
         # A search for lists that are not there takes long, so it is not begun.
-        if not last and users > 1 and _most_showings(limits, shares + more, open_to) < places:
+        if not last and _most_showings(limits, shares + more, open_to) < places:
             continue
-        made = _within(blocks, sizes, limits, more)
-        if last or (made.kept and made.places == places):
-            return replace(made, rounded=number > 0)
+        total = _within(blocks, sizes, limits, more)
+        if last or (total.kept and total.places == places):
+            return replace(total, rounded=number > 0)
     raise AssertionError("the last room is always taken")
 
 
@@ -445,12 +445,14 @@ def _most_showings(limits: LimitMatrix, caps: Floats, open_to: Counts) -> int:
     """
     if not limits.counts_alike:
         return int(open_to.sum())
-    program = linprog(
+    program = milp(  # no integers, but scipy prepares it in half the time of `linprog`
         -np.ones(limits.n_classes),
-        A_ub=sparse.csr_array(limits.members.astype(np.float64)),
         # showings are whole
-        b_ub=np.maximum(0.0, np.floor(caps + ROUNDING)),
-        bounds=np.stack([np.zeros(limits.n_classes), open_to], axis=1),
+        constraints=LinearConstraint(
+            sparse.csr_array(limits.members.astype(np.float64)),
+            ub=np.maximum(0.0, np.floor(caps + ROUNDING)),
+        ),
+        bounds=Bounds(np.zeros(limits.n_classes), open_to),
     )
     return whole_showings(-program.fun)
 

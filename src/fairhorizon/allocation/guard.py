@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from torch import Tensor
 
-from fairhorizon.allocation.candidates import NEVER, Candidates, Values, highest
+from fairhorizon.allocation.candidates import NEVER, Candidates, Offer, highest
 from fairhorizon.allocation.limit_matrix import Counts, Flags, Floats, GroupRule, LimitMatrix
 from fairhorizon.allocation.one_limit import GroupAndRest, within_each_list
 from fairhorizon.allocation.one_list import Caps, Request
@@ -45,28 +45,24 @@ class GuardedList:
     Items of one class are in the same groups.
     """
 
-    at: Counts  # the places of the list among the candidates, best first
-    codes: Counts | None  # of the candidates; None: all items, in order
-    values: Values  # of the candidates
-    kinds: Counts  # their classes
+    offer: Offer
+    columns: Counts  # of the list among the candidates, best first
+    kinds: Counts  # (n,) the classes of the candidates
 
     @property
     def items(self) -> Counts:
-        return self._named(self.at)
+        return self.offer.items(self.columns)
 
     @property
     def classes(self) -> Counts:
-        return self.kinds[self.at]
+        return self.kinds[self.columns]
 
     def spares(self, kind: int, most: int) -> Counts:
         """The best candidates of a class that are not in the list."""
-        left = (self.kinds == kind) & (self.values > NEVER)
-        left[self.at] = False
+        left = (self.kinds == kind) & (self.offer.order > NEVER)
+        left[self.columns] = False
         (own,) = left.nonzero()
-        return self._named(own[highest(self.values[own], most)])
-
-    def _named(self, at: Counts) -> Counts:
-        return at if self.codes is None else self.codes[at]
+        return self.offer.items(own[highest(self.offer.order[own], most)])
 
 
 class StoredGuard(BaseModel):
@@ -216,23 +212,38 @@ class ExposureGuard:
         group = None if sensitive is None else np.asarray(sensitive)[np.asarray(items)]
         return self._serve_rows(items, values, group, length)
 
-    def decide(self, values: Values, codes: Counts | None, caps: Caps, length: int) -> GuardedList:
-        """The list of one request under caps that somebody else counts.
+    def answer(self, offer: Offer, length: int, group: Flags | None = None) -> Counts:
+        """The columns of the list of one request, counted.
 
-        values: (n,) of showing each item, NEVER for those that may not be shown.
-        codes: (n,) the items that values are about; None: all items, in order.
-        caps: by the length of the list.
+        group: (n_items,) of one rule whose group comes with each request; None: those of the rules.
         """
-        if not self.rules or not length:
-            best = highest(values, length)
-            one_class = np.zeros(len(values), dtype=np.int64)
-            return GuardedList(best[values[best] > NEVER], codes, values, one_class)
+        if self.rules[0].rule.scope is not Scope.ALL:
+            table = offer.table()
+            flags = (self.rules[0].members if group is None else group)[table.items]
+            (at,) = self._each_list(table, flags, length)
+            shown: Counts = at[at >= 0]
+            return shown
         limits = self._matrix(length)
-        kinds = limits.of_item if codes is None else limits.of_item[codes]
-        request = Request(values, kinds, limits)
+        kinds = None
+        if group is not None:
+            capped = group ^ self._floors[0]
+            kinds = (capped if offer.codes is None else capped[offer.codes]).astype(np.int64)
+        request = Request(offer, limits, kinds)
+        columns: Counts = request.columns[self._counted(request, limits)]
+        return columns
+
+    def decide(self, offer: Offer, caps: Caps, length: int) -> GuardedList:
+        """The list of one request under caps, by a list's length, that somebody else counts."""
+        if not self.rules or not length:
+            best = highest(offer.order, length)
+            one_class = np.zeros(len(offer.order), dtype=np.int64)
+            return GuardedList(offer, best[offer.order[best] > NEVER], one_class)
+        limits = self._matrix(length)
+        kinds = offer.kinds(limits)
+        request = Request(offer, limits, kinds)
         with self._deciding:
             at = self._decided(request, caps, limits)
-        return GuardedList(request.columns[at], codes, values, kinds)
+        return GuardedList(offer, request.columns[at], kinds)
 
     def save(self, path: str | Path) -> None:
         """Write everything that `load` needs; the file is replaced as a whole or not at all.
@@ -292,29 +303,34 @@ class ExposureGuard:
             )
         shown = np.full((len(codes), length), -1, dtype=np.int64)
         if length and codes.shape[1]:
-            if self.rules[0].rule.scope is not Scope.ALL:
-                shown = self._each_list(codes, worth, group, length)
-            else:
-                at = self._lists(codes, worth, group, length)
-                shown = np.where(at < 0, -1, np.take_along_axis(codes, at.clip(0), axis=1))
+            at = self._lists(Candidates(codes, worth), group, length)
+            shown = np.where(at < 0, -1, np.take_along_axis(codes, at.clip(0), axis=1))
         if isinstance(items, Tensor):
             return torch.from_numpy(shown).to(items)
         return shown
 
-    def _lists(self, codes: Counts, values: Floats, group: Flags | None, length: int) -> Counts:
+    def _lists(self, table: Candidates, group: Flags | None, length: int) -> Counts:
         """(b, length) columns of the lists of some requests, one after the other, counted."""
+        if self.rules[0].rule.scope is not Scope.ALL:
+            flags = self.rules[0].members[table.items] if group is None else group
+            return self._each_list(table, flags, length)
         limits = self._matrix(length)
-        lists = np.full((len(codes), length), -1, dtype=np.int64)
+        lists = np.full((table.n_users, length), -1, dtype=np.int64)
         # Without groups of the rules there are two classes: outside the group, and the group.
-        kinds = limits.of_item[codes] if group is None else (group ^ self._floors[0]).astype(int)
-        for row in range(len(codes)):
-            request = Request(values[row], kinds[row], limits)
-            # Two requests that saw the same counts could use the room twice.
-            with self._deciding:
-                at = self._decided(request, self._caps(limits), limits)
-                self._add(request.counted(at), limits.weights[:, : len(at)].sum(1))
+        kinds = limits.of_item[table.items] if group is None else (group ^ self._floors[0])
+        for row, values in enumerate(table.values):
+            request = Request(Offer(values), limits, kinds[row].astype(np.int64))
+            at = self._counted(request, limits)
             lists[row, : len(at)] = request.columns[at]
         return lists
+
+    def _counted(self, request: Request, limits: LimitMatrix) -> Counts:
+        """The list of a request within what is left; its showings are counted."""
+        # Two requests that saw the same counts could use the room twice.
+        with self._deciding:
+            at = self._decided(request, self._caps(limits), limits)
+            self._add(request.counted(at), limits.weights[:, : len(at)].sum(1))
+        return at
 
     def _decided(self, request: Request, caps: Caps, limits: LimitMatrix) -> Counts:
         """The list of a request; the prices follow its demand."""
@@ -354,20 +370,17 @@ class ExposureGuard:
         self._shown = self._shown + shown
         self._inside = self._inside + np.where(self._floors, shown - capped, capped)
 
-    def _each_list(self, codes: Counts, values: Floats, group: Flags | None, length: int) -> Counts:
-        """Lists that each keep a rule on every list; all showings are counted alike."""
+    def _each_list(self, table: Candidates, group: Flags, length: int) -> Counts:
+        """Columns of lists that each keep a rule on every list; all showings are counted alike."""
         rule, limits = self.rules[0].rule, self._matrix(length)
-        flags = self.rules[0].members[codes] if group is None else group
-        sides = GroupAndRest.from_candidates(
-            Candidates(codes, values), flags ^ rule.is_floor, length
-        )
+        sides = GroupAndRest.from_candidates(table, group ^ rule.is_floor, length)
         at = within_each_list(sides, limits, None)
         filled = at >= 0
-        inside = filled & np.take_along_axis(flags, at.clip(0), axis=1)
+        inside = filled & np.take_along_axis(group, at.clip(0), axis=1)
         with self._deciding:
             self._shown = self._shown + filled.sum()
             self._inside = self._inside + inside.sum()
-        return np.where(filled, np.take_along_axis(codes, at.clip(0), axis=1), -1)
+        return at
 
     def _matrix(self, length: int) -> LimitMatrix:
         """The limits on lists of a length."""

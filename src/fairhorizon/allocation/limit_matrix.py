@@ -122,6 +122,11 @@ class LimitMatrix:
         return used
 
     @cached_property
+    def members_of_class(self) -> NDArray[np.float32]:
+        """(m, C) 1 where a class counts under a cap."""
+        return self.members.astype(np.float32)
+
+    @cached_property
     def groups_of_class(self) -> sparse.csr_array:
         """(C, m) the limited groups of each class, sparse as an item is in few of many."""
         return sparse.csr_array(self.members.T.astype(np.float64))

@@ -8,13 +8,14 @@ too early.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from scipy import sparse
 from scipy.optimize import LinearConstraint, milp
 
 from fairhorizon.allocation.best_lists import assigned, bonus_above
-from fairhorizon.allocation.candidates import Values, best_of_each_class
+from fairhorizon.allocation.candidates import Offer, best_of_each_class
 from fairhorizon.allocation.limit_matrix import Counts, Flags, Floats, LimitMatrix
 from fairhorizon.metrics.shares import ROUNDING, whole_showings
 
@@ -23,6 +24,7 @@ from fairhorizon.metrics.shares import ROUNDING, whole_showings
 Caps = Callable[[int], Sequence[Floats]]
 
 EXCHANGES = 30  # of single items, at most
+FEW_CELLS = 2**12  # limits x classes: a product of so few is faster dense than sparse
 SECONDS = 0.2  # that the search for a longer list may take
 
 
@@ -32,11 +34,11 @@ class Request:
     A list is given by places among the candidates that some list may need, best value first.
     """
 
-    def __init__(self, values: Values, kinds: Counts, limits: LimitMatrix) -> None:
-        """values: (n,) of showing each candidate, NEVER for what may not be shown.  kinds: (n,)
-        the class of each."""
-        self.columns = best_of_each_class(values, kinds, limits)
-        self.values = values[self.columns].astype(np.float64)
+    def __init__(self, offer: Offer, limits: LimitMatrix, kinds: Counts | None = None) -> None:
+        """kinds: (n,) the class of each candidate; None: that of the item."""
+        kinds = offer.kinds(limits) if kinds is None else kinds
+        self.columns = best_of_each_class(offer.order, kinds, limits)
+        self.values = offer.values(self.columns)
         self.kinds, self.limits = kinds[self.columns], limits
 
     @property
@@ -56,9 +58,22 @@ class Request:
 
     def counted(self, at: Counts) -> Floats:
         """(m,) what the groups count in a list."""
-        members = self.limits.members[:, self.kinds[at]]
+        members = self._members(at)
+        if self.limits.counts_alike:
+            alike: Floats = members.sum(1, dtype=np.float64)
+            return alike
         total: Floats = (members * self.limits.weights[:, : len(at)]).sum(1)
         return total
+
+    def _members(self, at: Counts) -> Flags:
+        """(m, k) whether candidates count under each limit."""
+        own: Flags = self.limits.members[:, self.kinds[at]]
+        return own
+
+    def keeps(self, at: Counts, room: Floats) -> bool:
+        """Whether a list uses no more than the room (m,) beyond the shares."""
+        allowed = room + self.limits.shares * self.limits.weights[:, : len(at)].sum(1)
+        return bool((self.counted(at) <= allowed + ROUNDING).all())
 
     def best(self, prices: Floats, size: int) -> Counts:
         """The best list of so many items at the prices (m,)."""
@@ -117,29 +132,30 @@ class Request:
 
     def _greedy(self, net: Floats, cap: Floats, size: int) -> Counts:
         """Place after place the item of the highest net worth whose groups all have room."""
-        left = cap + ROUNDING
-        free = np.ones(len(self.values), dtype=np.bool_)
+        left, weights = cap + ROUNDING, self.limits.weights
+        closed, full = np.zeros(len(self.values), dtype=np.bool_), np.zeros(len(cap), np.bool_)
         chosen: list[int] = []
         for k in range(size):
-            open_items = free & ~self._full(left, k)
-            if not open_items.any():
+            now_full = weights[:, k] > left
+            if (now_full != full).any():
+                full, closed = now_full, self._in_full(now_full)
+            worth = np.where(closed, -np.inf, net[k])
+            worth[chosen] = -np.inf
+            item = int(worth.argmax())
+            if worth[item] == -np.inf:
                 break
-            item = int(np.where(open_items, net[k], -np.inf).argmax())
             chosen.append(item)
-            free[item] = False
-            left = left - self._use(item, k)
+            left = left - self.limits.members[:, self.kinds[item]] * weights[:, k]
         return self._in_order(np.array(chosen, dtype=np.int64))
 
-    def _use(self, item: int, place: int) -> Floats:
-        """(m,) what an item counts at a place."""
-        used: Floats = self.limits.members[:, self.kinds[item]] * self.limits.weights[:, place]
-        return used
-
-    def _full(self, left: Floats, place: int) -> Flags:
-        """(n,) whether an item is in a group that has no room for it at a place."""
-        full = (self.limits.weights[:, place] > left).astype(np.float64)
-        closed: Flags = (self.limits.groups_of_class @ full > 0)[self.kinds]
-        return closed
+    def _in_full(self, full: Flags) -> Flags:
+        """(n,), or (k, n) for several (m, k): whether an item is in a group that is full."""
+        if self.limits.members.size <= FEW_CELLS:
+            closed: Flags = (full.T.astype(np.float32) @ self.limits.members_of_class) > 0
+            return closed[..., self.kinds]
+        in_full = self.limits.groups_of_class @ full.astype(np.float64) > 0
+        many: Flags = in_full.T[..., self.kinds]
+        return many
 
     def _in_order(self, at: Counts) -> Counts:
         """In the order of value, where all places count alike."""
@@ -154,7 +170,7 @@ class Request:
         else:
             net, seats = net[:size], np.ones(size, dtype=np.int64)
         left = cap + ROUNDING
-        fits = np.stack([~self._full(left, k) for k in range(len(seats))])  # (places, n)
+        fits = ~self._in_full(weights > left[:, None])  # (places, n)
         if fits.any(0).sum() < size and self.limits.counts_alike:
             return np.zeros(0, dtype=np.int64)
         place, item = fits.nonzero()
@@ -189,18 +205,54 @@ class Request:
     def _improved(self, net: Floats, at: Counts, cap: Floats) -> Counts:
         """Exchanges of one item of the list for another, as long as one is better and fits."""
         at, size = at.copy(), len(at)
-        places = np.arange(size)
+        places, weights = np.arange(size), self.limits.weights[:, :size]
         for _ in range(EXCHANGES if size else 0):
-            left = cap + ROUNDING - self.counted(at)
-            gain = net[:size] - net[places, at][:, None]
+            used = self._members(at) * weights  # (m, places)
+            # What leaves a place gives its own room back.
+            left = (cap + ROUNDING - used.sum(1))[:, None] + used
+            gain = np.where(self._in_full(weights > left), -np.inf, net[:size])
             gain[:, at] = -np.inf
-            for k in range(size):
-                # What leaves a place gives its own room back.
-                back = left + self._use(at[k], k)
-                gain[k, self._full(back, k)] = -np.inf
-            place, item = np.unravel_index(int(gain.argmax()), gain.shape)
+            gain -= net[places, at][:, None]
+            place, item = divmod(int(gain.argmax()), gain.shape[1])
             if gain[place, item] <= ROUNDING:
                 break
             at[place] = item
             at = self._in_order(at)
         return at
+
+
+@dataclass(frozen=True)
+class ListAlone:
+    """The list of one user."""
+
+    at: Counts  # places among the candidates of the request
+    prices: Floats  # (m,)
+    kept: bool  # whether all limits are
+    rounded: bool  # in showings rounded up, as one user has few
+
+
+def alone(request: Request, room: Floats) -> ListAlone:
+    """The list of a user with whom nobody shares the room (m,), which is beyond the shares.
+
+    Caps are enough then. Where a list would be short because shares of its places are less than an
+    item, under several limits, showings are rounded up, and if that is not enough, one list more
+    may be of a group. The price of one limit is what the list gains by one showing more of it.
+    """
+    limits, prices, size = request.limits, np.zeros(len(room)), request.size
+    best = request.best(prices, size)
+    found = request.within(limits.caps_of_one(room), prices, best)
+    if len(limits) == 1:
+        more = request.within(limits.caps_of_one(room + limits.weights.max(1)), prices, best)
+        extra = request.counted(more) - request.counted(found)
+        if extra[0] > 0:
+            prices = max(0.0, request.worth(more) - request.worth(found)) / extra
+        return ListAlone(found, prices, request.keeps(found, room), rounded=False)
+    if len(found) == size and request.keeps(found, room):
+        return ListAlone(found, prices, kept=True, rounded=False)
+    shares = limits.shares * limits.weights[:, :size].sum(1)
+    up = room + np.maximum(0.0, np.ceil(shares - ROUNDING) - shares)
+    found = request.within(limits.caps_of_one(up), prices, best)
+    if len(found) < size or not request.keeps(found, up):
+        up = up + limits.full_list
+        found = request.within(limits.caps_of_one(up), prices, best)
+    return ListAlone(found, prices, request.keeps(found, up), rounded=True)

@@ -1,9 +1,9 @@
 """fairhorizon audit: how accurate and how fair are the lists that any system shows?"""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -21,7 +21,11 @@ LISTS = "Reading the lists"
 def audit(
     context: typer.Context,
     lists: Annotated[
-        Path, typer.Argument(help="CSV, TSV or Parquet: user, item, optionally rank or time.")
+        Path,
+        typer.Argument(
+            help="CSV, TSV or Parquet: user, item, optionally rank or time.",
+            callback=options.there,
+        ),
     ],
     data: options.Data,
     k: options.Lengths = None,
@@ -154,7 +158,7 @@ def audit(
         notes = item_notes(spec, group["item_table"], cache_dir, providers=providers, title=title)
         task = AuditTask(place, file, bound, tuple(ks), alpha_prime, name, notes)
         (result,) = engine.each([task])
-        write(result, ks, json_file, out, options.typed_command(context))
+        write(result, ks, json_file, out, options.made_by(context, spec, cache_dir))
     present(result, ks, out)
 
 
@@ -176,16 +180,20 @@ def list_file(
 
 
 def write(
-    result: "AuditResult", ks: list[int], json_file: Path | None, out: Path | None, command: str
+    result: "AuditResult",
+    ks: list[int],
+    json_file: Path | None,
+    out: Path | None,
+    made_by: Mapping[str, Any],
 ) -> None:
     """The JSON file and the page, together or not at all."""
     from fairhorizon.files import write_copies, written_together
     from fairhorizon.report.audit import write_audit_report
 
     with written_together():
-        write_copies(result.to_json(), json_file)
+        write_copies(result.to_json() | {"made_by": made_by}, json_file)
         if out is not None:
-            write_audit_report(out, result, ks, command)
+            write_audit_report(out, result, ks, made_by["command"], made_by)
 
 
 def present(result: "AuditResult", ks: list[int], out: Path | None) -> None:

@@ -35,7 +35,7 @@ PRESET = (
 
 def fit(
     context: typer.Context,
-    method: Annotated[str, typer.Argument(help=METHOD)],
+    method: Annotated[str, typer.Argument(help=METHOD, callback=options.known_method)],
     data: options.Data,
     out: Annotated[Path, typer.Option("--out", help="Folder to write the run to.")],
     alpha_prime: Annotated[

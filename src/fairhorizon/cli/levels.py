@@ -34,6 +34,7 @@ def levels(
             show_default="fcpo, fcpo:start; stack, gru4rec, ease:recent +lists; popularity+quota; "
             "gru4rec, sasrec, ease:recent, itemknn:recent +foe, +quota, +penalty; "
             "stack, ease:recent +pmmf, +fairco, +tfrom",
+            callback=options.known_methods,
         ),
     ] = None,
     shares: Annotated[
@@ -132,7 +133,8 @@ def levels(
         run_without_limit(study, found, rows, runs, engine)
         results = experiment.level_results(study, found, rows, runs)
         command = options.typed_command(context)
-        report.write_levels(out, results, command=command, json_file=json_file)
+        made_by = options.made_by(context, study.data, cache_dir, runs)
+        report.write_levels(out, results, command=command, json_file=json_file, made_by=made_by)
     Console().print(report.levels_table(results))
     print_notes(rows)
     page, figure = out / "index.html", out / "levels.png"

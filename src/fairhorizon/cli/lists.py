@@ -181,6 +181,7 @@ def recommend(
         typer.Option(
             "--users",
             metavar="FILE",
+            callback=options.there,
             help="Write the lists of these users alone: a file with one id per line, or a table "
             "with a column of users.",
         ),
@@ -190,6 +191,7 @@ def recommend(
         typer.Option(
             "--candidates",
             metavar="FILE",
+            callback=options.there,
             help="Show users nothing but these items: a file with a row per user and item, or with "
             "one item per line for everybody. Users without a row may be shown anything.",
         ),
@@ -199,6 +201,7 @@ def recommend(
         typer.Option(
             "--exclude",
             metavar="FILE",
+            callback=options.there,
             help="Do not show these items: a file as for --candidates, such as what is out of "
             "stock.",
         ),

@@ -270,7 +270,8 @@ def longterm(
         )
         check_by(long_study, chosen, by)
         run(long_study, chosen, range(seeds), engine, resume=resume)
-        finish(long_study, chosen, range(seeds), options.typed_command(context), json_file)
+        made_by = options.made_by(context, study.data, cache_dir, range(seeds))
+        finish(long_study, chosen, range(seeds), made_by, json_file)
 
 
 def check_by(long_study: "LongStudy", chosen: "Sequence[NamedMethod]", by: str | None) -> None:
@@ -353,7 +354,7 @@ def finish(
     long_study: "LongStudy",
     chosen: "Sequence[NamedMethod]",
     seeds: range,
-    command: str,
+    made_by: Mapping[str, Any],
     json_file: Path | None,
 ) -> None:
     """Write the results, and print the table."""
@@ -373,8 +374,8 @@ def finish(
 
     out, result = long_study.study.folder, long_study.result(chosen, seeds)
     with written_together():
-        write_copies(result.to_json(), json_file)
-        write_long_term_report(out, result, command)
+        write_copies(result.to_json() | {"made_by": made_by}, json_file)
+        write_long_term_report(out, result, made_by["command"], made_by)
     Console().print(summary_table(result.steps, result.group))
     if can_leave(result.steps):
         Console().print(terminal(staying_grid(result.steps)))

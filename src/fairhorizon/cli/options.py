@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fairhorizon.cli.config import COMMAND_LINE, settings_by_method, source_of
-from fairhorizon.errors import ConfigError
+from fairhorizon.errors import ConfigError, DataError
 from fairhorizon.files import is_stdout
 from fairhorizon.vocabulary import Cut, EngineName, Mode, Protocol
 
@@ -57,6 +57,13 @@ def known_source(_context: typer.Context, source: str) -> str:
 
     check_source(source)
     return source
+
+
+def there(_context: typer.Context, path: Path | None) -> Path | None:
+    """Refuse the path of a file that is to be read, and is not there, before torch is imported."""
+    if path is not None and not path.exists():
+        raise DataError("there is no such file", file=path, remedy="check the path")
+    return path
 
 
 Data = Annotated[str, typer.Option("--data", help=SOURCE, callback=known_source)]
@@ -191,6 +198,7 @@ ItemTable = Annotated[
         help="File with a row per item that has the group column. Without it the column is read "
         "from the data.",
         rich_help_panel=GROUPS,
+        callback=there,
     ),
 ]
 
@@ -203,7 +211,25 @@ LIMIT_HELP = (
     "twentieth of the first 10 places. In quotes, because of the shell. docs/limits.md has the "
     "whole language. Repeatable."
 )
-Limits = Annotated[list[str] | None, typer.Option(LIMIT, metavar=LIMIT_FORM, help=LIMIT_HELP)]
+
+
+def known_limits(_context: typer.Context, texts: list[str] | None) -> list[str] | None:
+    """Refuse what is no limit before torch is imported."""
+    if texts:
+        from fairhorizon.limits.language import Limit, LimitError
+
+        try:
+            for text in texts:
+                Limit.parse(text)
+        except LimitError as error:
+            raise typer.BadParameter(str(error), param_hint=LIMIT) from None
+    return texts
+
+
+Limits = Annotated[
+    list[str] | None,
+    typer.Option(LIMIT, metavar=LIMIT_FORM, help=LIMIT_HELP, callback=known_limits),
+]
 StudiedLimits = Annotated[
     list[str] | None,
     typer.Option(
@@ -211,11 +237,18 @@ StudiedLimits = Annotated[
         metavar=LIMIT_FORM,
         help="Measure this limit on the lists of every method. Methods that are given without a "
         "level are served under all limits, if they can keep them. Repeatable.",
+        callback=known_limits,
     ),
 ]
 ServedLimits = Annotated[
     list[str] | None,
-    typer.Option(LIMIT, metavar=LIMIT_FORM, help=LIMIT_HELP, show_default="those of the fit"),
+    typer.Option(
+        LIMIT,
+        metavar=LIMIT_FORM,
+        help=LIMIT_HELP,
+        show_default="those of the fit",
+        callback=known_limits,
+    ),
 ]
 ServedTable = Annotated[
     Path | None,
@@ -223,6 +256,7 @@ ServedTable = Annotated[
         "--item-table",
         help="File with a row per item that has the columns of --limit.",
         show_default="that of the fit, else the data has the columns",
+        callback=there,
     ),
 ]
 
@@ -403,6 +437,29 @@ Lists = Annotated[
 ]
 
 
+def known_method(_context: typer.Context, name: str) -> str:
+    """Refuse what is no method before torch is imported."""
+    _check_methods([name], "METHOD")
+    return name
+
+
+def known_methods(_context: typer.Context, names: str | None) -> str | None:
+    """The same for a comma-separated list."""
+    _check_methods([name for name in (names or "").split(",") if name.strip()], "--methods")
+    return names
+
+
+def _check_methods(names: Sequence[str], option: str) -> None:
+    from fairhorizon.methods import Method, MethodError
+
+    try:
+        for name in names:
+            # Whether a method has levels is not known before it is imported.
+            Method.parse(name.partition("@")[0])
+    except MethodError as error:
+        raise typer.BadParameter(str(error), param_hint=option) from None
+
+
 def methods_option(default: Sequence[str]) -> Any:
     """The option --methods of a study with these defaults."""
     return typer.Option(
@@ -410,6 +467,7 @@ def methods_option(default: Sequence[str]) -> Any:
         help="Comma-separated list of methods, as in mf,ease+quota,fcpo:paper,fcpo@0.4. "
         "`fairhorizon methods` lists all of them.",
         show_default=", ".join(default),
+        callback=known_methods,
     )
 
 
@@ -671,6 +729,15 @@ def _read_settings(file: Path) -> dict[str, dict[str, Any]]:
 
 def typed_command(context: typer.Context) -> str:
     return shlex.join(["fairhorizon", str(context.info_name), *typed(context)])
+
+
+def made_by(
+    context: typer.Context, data: "DataSpec", cache_dir: Path | None, seeds: Sequence[int] = ()
+) -> dict[str, Any]:
+    """What a study is made by, for its JSON file."""
+    from fairhorizon.studies import made_by as record
+
+    return record.made_by(typed_command(context), data, cache_dir, seeds)
 
 
 def typed(context: typer.Context, leave_out: Collection[str] = ()) -> Iterator[str]:

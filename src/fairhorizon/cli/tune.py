@@ -32,7 +32,12 @@ PRESET = (
 
 def tune(
     context: typer.Context,
-    method: Annotated[str, typer.Argument(help=METHOD.partition(", or a ranker")[0] + ".")],
+    method: Annotated[
+        str,
+        typer.Argument(
+            help=METHOD.partition(", or a ranker")[0] + ".", callback=options.known_method
+        ),
+    ],
     data: options.Data,
     trials: Annotated[
         int, typer.Option(min=1, help="Total number of trials, earlier ones included.")

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairhorizon.data.interactions import EqualTimesWarning, Interactions
-from fairhorizon.errors import ConfigError, DataError
+from fairhorizon.errors import ConfigError, DataError, of_type
 
 Ties = Literal["auto", "keep"] | int  # the order of ties; an integer: a seed to shuffle them with
 MOST_TIED = 0.1  # with a larger share of tied rows, "auto" shuffles
@@ -114,6 +114,7 @@ def split(log: Interactions, *, test_share: float = 0.2, ties: Ties = "auto") ->
         in a tie, and a warning says so, else as in the log.
     """
     share = _share("test_share", test_share)
+    of_type(log, Interactions, "the log", "read it first: fh.split(fh.load(...))")
     log = with_ties(log, ties)
     counts = log.user_counts()
     # Counted from each user's end.

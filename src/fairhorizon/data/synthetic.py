@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.large import large_log
-from fairhorizon.errors import ConfigError
+from fairhorizon.errors import ConfigError, of_type
 
 CELLS = 4_000_000  # cells of a matrix of users and items that are in memory at once
 DAY = 86_400  # seconds
@@ -333,6 +333,9 @@ def synthetic_market(source: str = SYNTHETIC) -> SyntheticMarket:
     source: "synthetic", or the name of another generator, or "synthetic:key=value,..."; the keys
         are the parameters of the generator (see `fairhorizon.data.synthetic`).
     """
+    of_type(source, str, "the source", 'give it as text, as in "synthetic:users=60"')
+    if _kind(source) not in GENERATORS:
+        raise ConfigError(f"there is no {_kind(source)!r} (there are {', '.join(GENERATORS)})")
     generator = GENERATORS[_kind(source)]
     return generator(**_chosen(source, generator))
 

@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.items import log_attribute
 from fairhorizon.data.splits import Split
-from fairhorizon.errors import ConfigError, DataError, ModelError
+from fairhorizon.errors import ConfigError, DataError, ModelError, of_type, whole_number
 from fairhorizon.limits.groups import popular_group, values_of_items
 from fairhorizon.limits.measured import LimitOutcome
 from fairhorizon.metrics import accuracy
@@ -168,6 +168,9 @@ def evaluate(
     """
     protocol, mode = Protocol(protocol), Mode(mode)
     check_fit(model, split)
+    of_type(ks, (list, tuple, range), "ks", "give a list of lengths, as in [5, 10, 20]")
+    for k in ks:
+        whole_number(k, "k", "give lengths of lists, as in [5, 10, 20]")
     if not ks or min(ks) < 1 or max(ks) > split.train.n_items:
         raise ConfigError(
             f"ks {list(ks)}: a list has at least 1 and at most the {split.train.n_items} items "
@@ -278,7 +281,15 @@ def _scenario(split: Split, history: int, protocol: Protocol) -> Scenario:
 
 
 def check_fit(model: Recommender, split: Split) -> None:
-    """Refuse a model that was fitted on other data."""
+    """Refuse a model that was fitted on other data, or not at all."""
+    of_type(split, Split, "the split", "make it: fh.split(log)")
+    if not hasattr(model, "fingerprint_"):
+        raise ModelError(
+            "the model is not fitted (call its fit(split))"
+            if isinstance(model, Recommender)
+            else f"a {type(model).__name__} is not evaluated, but a method that was fitted on a "
+            "split: fh.Ranked(fh.Ease()).fit(split)"
+        )
     if model.fingerprint_ != split.train.fingerprint():
         raise ModelError(
             f"the model was fitted on other data than {split.name or 'this split'} (fit it again)"

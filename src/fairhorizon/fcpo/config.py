@@ -128,6 +128,9 @@ class FcpoConfig(MemberSettings):
     """Standard deviation of the actor's weights (W) before training; of a softmax policy, which
     samples none, how much they may differ between states."""
 
+    std_decay: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """What every training round multiplies the standard deviation of a Gaussian W by; 1: it changes
+    by learning alone."""
     alternatives: Annotated[int, Field(ge=0)] = 0
     """Further W of a Gaussian policy that training draws in every step and whose answers it looks
     up in the log."""
@@ -180,6 +183,9 @@ class FcpoConfig(MemberSettings):
             raise ValueError("a softmax policy learns on-policy (set buffer_rounds to 1)")
         if self.alternatives and self.buffer_rounds > 1:
             raise ValueError("alternatives are learned from on-policy (set buffer_rounds to 1)")
+        if self.embeddings == "als" and self.buffer_rounds > 1:
+            # Its states hold what users had taken when their episode began, in this round.
+            raise ValueError("embeddings=als are learned from on-policy (set buffer_rounds to 1)")
         if self.alternatives and self.policy == "softmax":
             raise ValueError("a softmax policy knows all answers of a step (set alternatives to 0)")
         if self.policy == "gaussian" and self.attention != "even":
@@ -241,8 +247,10 @@ TUNED = FcpoConfig.model_validate(
         "embeddings": "als",
         "starts": "anywhere",
         "initial_std": 0.3,
-        "alternatives": 8,
-        "users_per_round": 400,
+        "std_decay": 0.97,
+        "alternatives": 24,
+        "rounds": 40,
+        "users_per_round": 1000,
         "kl_limit": 0.4,
         "line_search_ratio": 0.8,
         "patience": 8,

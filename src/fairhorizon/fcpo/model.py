@@ -2,7 +2,7 @@
 
 import copy
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -40,6 +40,7 @@ from fairhorizon.recommenders.base import (
 )
 from fairhorizon.recommenders.interactive import serve_under_control
 from fairhorizon.recommenders.lists.item_lists import ItemLists, by_steps, step_limits
+from fairhorizon.recommenders.lists.probabilities import LikelyItems
 from fairhorizon.recommenders.progress import SILENT, LimitNotKeptWarning, Listener, RoundReport
 from fairhorizon.settings import Given, Settings, changed
 from fairhorizon.simulation.dynamics import State
@@ -61,6 +62,7 @@ class Fcpo(Recommender):
     level_setting = "alpha_prime"
 
     policy_: FittedPolicy
+    _kept: tuple[tuple[object, ...], ItemLists] | None = None  # and what it was made of
 
     def __init__(self, config: FcpoConfig | None = None, *, seed: int = 0) -> None:
         self.config, self.seed = config or FcpoConfig(), seed
@@ -255,13 +257,25 @@ class Fcpo(Recommender):
             return super().item_values(scenario, length=length)
         return self._lists().values_of_all(scenario, torch.arange(scenario.n_users), length)
 
+    def likely_items(self, scenario: Scenario, *, length: int) -> Iterator[LikelyItems]:
+        if self.config.policy != "softmax":
+            return super().likely_items(scenario, length=length)
+        return self._lists().likely_items(scenario, length, every=True)
+
     def _check_alone(self, option: str, can: bool) -> None:
         if not can:
             asked = ", ".join(map(str, self.limits_))
             raise ConfigError(f"{option} does not keep {asked} (leave out {option})")
 
     def _lists(self) -> ItemLists:
-        return self.policy_.lists(self.config).with_limits(self.limits_, self.level_text())
+        # Kept between calls: a call for one user would wait for the limits longer than for scores.
+        made_of = (self.policy_, self.config, self.limits_, self.level_limit_)
+        if self._kept is None or any(
+            a is not b for a, b in zip(self._kept[0], made_of, strict=True)
+        ):
+            lists = self.policy_.lists(self.config).with_limits(self.limits_, self.level_text())
+            self._kept = made_of, lists
+        return self._kept[1]
 
     def _online(self, plan: ServingPlan) -> OnlineFcpo:
         plan.check_list_length(self.method, self.config.list_length)

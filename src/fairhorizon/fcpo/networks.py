@@ -11,12 +11,20 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from fairhorizon.allocation.candidates import NEVER
+from fairhorizon.allocation.limit_matrix import Counts, Flags
 from fairhorizon.fcpo.config import FcpoConfig
 from fairhorizon.histories import ItemSets
 from fairhorizon.lbfgs import minimise
 from fairhorizon.rankers.candidates import CatalogueCandidates
 from fairhorizon.rankers.ensemble import Ensemble
-from fairhorizon.recommenders.lists.features import EnsembleItems, FeatureSource, ItemFeatures
+from fairhorizon.recommenders.lists.features import (
+    EnsembleItems,
+    FeatureSource,
+    Groups,
+    ItemFeatures,
+    Logits,
+)
 
 
 # ---- Encoders: the state s_t = [e_u; GRU(H_t)] over fixed embeddings (equation 12) ---------------
@@ -195,6 +203,22 @@ class EmbeddedItems:
     ) -> CatalogueCandidates:
         return self.candidate_set(users, queues, blocked, sensitive)
 
+    def logits(
+        self,
+        weights: Logits,
+        users: Tensor,  # noqa: ARG002
+        queues: Tensor,  # noqa: ARG002
+        blocked: Flags,
+        groups: Groups | None,  # noqa: ARG002
+        at_least: int = 0,  # noqa: ARG002
+    ) -> Iterator[tuple[Counts | None, Logits]]:
+        vectors = self.encoder.item_vectors[:-1].cpu().numpy()
+        # Groups have no weight here.
+        for own, closed in zip(weights[:, : vectors.shape[1]], blocked, strict=True):
+            logits = vectors @ own
+            logits[closed] = NEVER
+            yield None, logits
+
 
 # ---- The head: what the last layer says of W, and so what is sampled -----------------------------
 SMALL = 0.1  # times the usual first weights: every state begins nearly alike
@@ -213,8 +237,9 @@ def head_of(features: int, width: int, initial_std: float | None) -> nn.Linear:
     # policies begin with the same numbers.
     head = nn.Linear(features, 2 * width)
     if initial_std is None:
-        drawn, head = head, nn.utils.skip_init(nn.Linear, features, width)
-        head.weight.copy_(drawn.weight[:width])
+        head.out_features = width
+        head.weight = nn.Parameter(head.weight[:width].clone())
+        head.bias = nn.Parameter(head.bias[:width].clone())
     head.weight.mul_(SMALL)
     head.bias.zero_()
     if initial_std is not None:
@@ -278,6 +303,11 @@ class Actor(nn.Module):
         """Every row of W is this one in every state."""
         self.start_with_weights(row)
         self.head.weight[: self.list_length * len(row)] = 0.0
+
+    @torch.no_grad()
+    def scale_std(self, factor: float) -> None:
+        """Multiply the standard deviation of W, of a Gaussian head, in every state."""
+        self.head.bias[self.head.out_features // 2 :] += math.log(factor)
 
     @torch.no_grad()
     def without_price(self) -> None:

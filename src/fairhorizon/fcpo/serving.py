@@ -24,6 +24,7 @@ from fairhorizon.recommenders.interactive import listed_ndcg, ndcg_by_user
 from fairhorizon.recommenders.lists.features import (
     FeatureSource,
     InitialCandidates,
+    Logits,
     initial_candidates,
     liked_items,
     some_users,
@@ -47,13 +48,26 @@ class ActorProbabilities:
     def items(self) -> FeatureSource:
         return self.actor.items
 
+    def weights(self, users: Tensor, queues: Tensor) -> Tensor:
+        return self._from_outputs(self.actor(users, self.items.encoder_input(queues)))
+
+    @torch.no_grad()
+    def same_weights(self) -> Logits | None:
+        # What no round of CPO has changed: the head adds nothing of a state to its bias.
+        if self.actor.head.weight.any():
+            return None
+        return self._from_outputs(self.actor.head.bias[None])[0].cpu().numpy()
+
+    def _from_outputs(self, outputs: Tensor) -> Tensor:
+        """(b, features) the mean over the rows of W."""
+        weights = rows_of(outputs, self.actor.list_length).mean(1)
+        if not self.items.priced:
+            return weights
+        # The price of the level, found for all users together, replaces the learned one.
+        return torch.cat([weights[:, :-1], torch.zeros_like(weights[:, -1:])], dim=1)
+
     def predict(self, candidate_set: CandidateSet, users: Tensor, queues: Tensor) -> Tensor:
-        outputs = self.actor(users, self.items.encoder_input(queues))
-        weights = rows_of(outputs, self.actor.list_length)
-        if self.items.priced:
-            # The price of the level, found for all users together, replaces the learned one.
-            weights = torch.cat([weights[..., :-1], torch.zeros_like(weights[..., -1:])], dim=2)
-        return softmax_probabilities(candidate_set, weights.mean(1, keepdim=True))
+        return softmax_probabilities(candidate_set, self.weights(users, queues)[:, None])
 
 
 # ---- How even lists may be made: as much as accuracy on later items can afford -------------------

@@ -22,7 +22,7 @@ from torch import Tensor
 from fairhorizon.data.splits import LATER, Split
 from fairhorizon.errors import ConfigError, ModelError
 from fairhorizon.fcpo.config import FcpoConfig, attention_of
-from fairhorizon.fcpo.embeddings import fit_embeddings
+from fairhorizon.fcpo.embeddings import UserVectors, fit_embeddings
 from fairhorizon.fcpo.fitted import FittedPolicy
 from fairhorizon.fcpo.learner import Learner
 from fairhorizon.fcpo.networks import (
@@ -86,18 +86,15 @@ def where_unseen_begins(histories: UserItems) -> Tensor:
     return torch.where(counts > 1, counts - later, counts)
 
 
-def scenario_of(
-    items: UserItems, config: FcpoConfig, queue_length: int, generator: torch.Generator
-) -> Scenario:
-    """The states in which the episodes of a round begin."""
+def where_episodes_begin(
+    items: UserItems, config: FcpoConfig, generator: torch.Generator
+) -> Tensor:
+    """(n_users,) how many of a user's training items come before the episodes of a round."""
     if config.starts == "unseen":
-        cuts = where_unseen_begins(items)
-    elif config.starts == "anywhere":
-        parts = torch.rand(items.n_users, generator=generator)
-        cuts = cuts_at(items, config.history, parts)
-    else:
-        cuts = torch.full((items.n_users,), config.history)
-    return training_scenario(items, queue_length, config.protocol, cuts)
+        return where_unseen_begins(items)
+    if config.starts == "anywhere":
+        return cuts_at(items, config.history, torch.rand(items.n_users, generator=generator))
+    return torch.full((items.n_users,), config.history)
 
 
 class GaussianEpisodes:
@@ -114,19 +111,30 @@ class GaussianEpisodes:
     ) -> None:
         self.actor, self.config, self.items = actor, config, items
         self.validation, self.sensitive, self.seed = validation, sensitive, seed
+        self.users: UserVectors | None = None  # None: they are the same at any time
+        if config.embeddings == "als":
+            vectors = actor.encoder.item_vectors[:-1]
+            self.users = UserVectors(items, vectors.cpu(), config.als_embeddings)
 
     def generate(self, generator: torch.Generator) -> Trajectories:
-        """Episodes of some users, under the present actor."""
+        """Episodes of some users, under the present actor.
+
+        Vectors that are fitted to all that a user took would tell the policy what is rewarded, so
+        until `finish` they are those of what was taken before the episode.
+        """
         config, items = self.config, self.items
         users = torch.arange(items.n_users)
+        cuts = where_episodes_begin(items, config, generator)
+        length = self.validation.queue.shape[1]
+        scenario = training_scenario(items, length, config.protocol, cuts)
+        if self.users is not None:
+            self.actor.encoder.user_vectors.copy_(self.users.before(cuts))
         parts = []
         for _ in range(config.episodes_per_user):
             if len(users) > config.users_per_round:
                 # Other users in every pass over a round.
                 drawn = torch.randperm(items.n_users, generator=generator)
                 users = drawn[: config.users_per_round]
-            length = self.validation.queue.shape[1]
-            scenario = scenario_of(items, config, length, generator)
             parts.append(
                 rollout(
                     self.actor,
@@ -139,6 +147,11 @@ class GaussianEpisodes:
                 )
             )
         return Trajectories.join(parts)
+
+    def finish(self) -> None:
+        """End a round: users are known by all that they took, as when the policy serves."""
+        if self.users is not None:
+            self.actor.encoder.user_vectors.copy_(self.users.of_log)
 
     def validate(self) -> float:
         """NDCG of the lists of the present actor, on the validation items."""
@@ -170,7 +183,9 @@ class SoftmaxEpisodes:
         self.actor, self.config = actor, config
         self.validation, self.sensitive = validation, sensitive
         generator = torch.Generator().manual_seed(seed)
-        self.scenario = scenario_of(items, config, validation.queue.shape[1], generator)
+        cuts = where_episodes_begin(items, config, generator)
+        length = validation.queue.shape[1]
+        self.scenario = training_scenario(items, length, config.protocol, cuts)
         self.initial, self.at_validation = (
             initial_candidates(
                 actor.items, scenario, some_users(scenario, MOST_USERS, generator), sensitive
@@ -200,6 +215,9 @@ class SoftmaxEpisodes:
                 )
             )
         return Trajectories.join(parts)
+
+    def finish(self) -> None:
+        """Rankers are the same at any time."""
 
     def validate(self) -> float:
         """NDCG of the lists of the present actor, on the validation items."""
@@ -488,6 +506,10 @@ class Training:
             self._keep(self.episodes.validate())
         fresh = self.episodes.generate(self.generator)  # lines 6-13
         learned = self.learner.learn(fresh, torch.tensor([self.limit]), self.generator)
+        self.episodes.finish()
+        if self.actor.is_gaussian:
+            # After the update, whose trust region is about the policy that was sampled from.
+            self.actor.scale_std(config.std_decay)
         update = learned.update
         number = len(self.reports) + 1
         evaluate = number % config.evaluate_every == 0 and self.can_validate

@@ -12,6 +12,7 @@ catalogue. This module reads and writes the text; who is in a group is up to the
 """
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NoReturn, Self
 
@@ -91,6 +92,8 @@ class Limit:
 
         A LimitError names the position where the text stops making sense, and what would fit.
         """
+        if not isinstance(text, str):
+            raise LimitError(f"{text!r} is no limit (give a text, as in {EXAMPLE!r})")
         return cls(**_LimitReader(text).limit())
 
     @classmethod
@@ -127,6 +130,13 @@ class Limit:
     def of_values(self, values: tuple[str, ...]) -> Self:
         """The same limit for some values of its column."""
         return replace(self, group=GroupOf(self.group.column, values))
+
+
+def parsed_limits(texts: Iterable[str]) -> list[Limit]:
+    """The limits of some texts; one text alone is one limit."""
+    if isinstance(texts, str) or not isinstance(texts, Iterable):
+        texts = [texts]
+    return [Limit.parse(text) for text in texts]
 
 
 def quoted(text: str) -> str:

@@ -18,10 +18,10 @@ from fairhorizon.data.locations import AREA, AREA_KM, coordinates_among
 from fairhorizon.data.response_log import ResponseLog, load_responses
 from fairhorizon.data.splits import Ties, split, uncut, with_ties
 from fairhorizon.datasets import DataSpec
-from fairhorizon.errors import ConfigError, ModelError
+from fairhorizon.errors import ConfigError, ModelError, path_of
 from fairhorizon.fcpo.retention.replay import FittedRetention, check_weighs, learn_from_answers
 from fairhorizon.limits.groups import popular_group
-from fairhorizon.limits.language import Limit
+from fairhorizon.limits.language import Limit, parsed_limits
 from fairhorizon.limits.supported import check_supported
 from fairhorizon.methods import Method, build
 from fairhorizon.model.card import LogInfo
@@ -59,7 +59,7 @@ from fairhorizon.model.serving import (
     with_ties_in_order,
 )
 from fairhorizon.recommenders.base import Recommender
-from fairhorizon.recommenders.progress import SILENT, Listener
+from fairhorizon.recommenders.progress import SILENT, Listener, shown_to_people
 from fairhorizon.settings import Given
 from fairhorizon.vocabulary import ListValue
 
@@ -150,6 +150,7 @@ class Model:
         exclude: Iterable[Any] | None = None,
         candidates: Iterable[Any] | None = None,
         repeats: str | None = None,
+        limits: Iterable[str] | None = None,
         value: str = ListValue.NDCG,
     ) -> pl.DataFrame:
         """Lists of at most `k` items; together they keep the limits of the model.
@@ -164,6 +165,7 @@ class Model:
             and a warning says so.
         repeats: whether somebody may be shown what they took: "no" (the default), "yes", or "after
             7 days" since they took it last, counted back from the newest time in the log.
+        limits: that these lists keep in place of those of the model, as in ["popular<=0.3"].
         value: what the lists make as much of as they can under the limits. "ndcg": what users like
             now. "long": a user's values are multiplied by what a like of theirs is worth for later,
             so that scarce items go to users who stay because of them; needs a model that was fitted
@@ -175,6 +177,10 @@ class Model:
         none. `to_pandas()` makes it a pandas frame.
         """
         state = self._state
+        if limits is not None:
+            asked = parsed_limits(limits)
+            columns = _columns_of_log(self._log, self._table, asked)
+            state = state.with_limits(asked, merged_tables(self._table, columns))
         excluded = excluded_items(state, exclude, candidates)
         requests = Requests(
             find_users(state, users, histories), excluded, RepeatRule.parse(repeats)
@@ -283,7 +289,9 @@ class Model:
         folder: a new folder, or one that `save` wrote.
         """
         with self._changing:
-            log, folder = self._log, Path(folder)
+            log, folder = self._log, path_of(folder)
+            if folder.exists() and not folder.is_dir():
+                raise ModelError(f"{folder}: is no folder (name a new one)")
             # Only what `save` wrote has a copy of its log; anything else is not ours to replace.
             if folder.exists() and any(folder.iterdir()) and not (folder / LOG).exists():
                 raise ModelError(f"{folder}: holds something else (name a new folder)")
@@ -476,7 +484,7 @@ def fit(
     ties: Ties = "auto",
     answers: Any = None,
     away: float = AWAY,
-    listener: Listener = SILENT,
+    listener: Listener | None = None,
 ) -> Model:
     """Fit a method on the whole log, to serve users with.
 
@@ -500,14 +508,15 @@ def fit(
     answers: a frame or the path of a file with a row per showing: user, item, time and liked (1
         or 0). From it the model learns what a like is worth, for `value="long"`.
     away: days. A user who was shown nothing in the last `away` days of the answers has left.
-    listener: receives the progress; `PrintedProgress()` prints it.
+    listener: receives the progress. None: it is printed in a terminal or a notebook, to standard
+        error; `Listener()` is silent, `PrintedProgress()` always prints.
 
     Returns the model: `recommend`, `explain`, `observe`, `refresh`, `server`, `save`.
     """
     if not isinstance(log, Interactions):
         log = load(log)
     named = Method.parse(method)
-    asked = with_level(named, [Limit.parse(text) for text in limits])
+    asked = with_level(named, parsed_limits(limits))
     table = None if items is None else load_items(items, item=log.columns.get("item"))
     check_table(log, table, asked)
     table = merged_tables(table, _columns_of_log(log, table, asked))
@@ -517,6 +526,7 @@ def fit(
     draft = build(chosen, settings, seed)
     group = _fitted_for(draft, asked, catalogue)
     responses = None if answers is None else RetentionData.read(answers, away, draft, ordered)
+    listener = shown_to_people() if listener is None else listener
     recommender = fit_whole(draft, ordered, group=group, listener=listener)
     retention = None if responses is None else responses.learned(recommender)
     return Model(
@@ -551,7 +561,7 @@ def open_model(folder: str | Path, *, cache_dir: str | Path | None = None) -> Mo
 
     Returns the model as it was, with everything that it had observed.
     """
-    stored = ModelFolder(Path(folder))
+    stored = ModelFolder(path_of(folder))
     stored.check_whole()
     card, data = stored.card(), stored.data()
     log = stored.log(None if cache_dir is None else Path(cache_dir))

@@ -7,7 +7,7 @@ made from, and `serve` and `lists_frame` make the answer.
 import copy
 import re
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
@@ -22,13 +22,14 @@ from torch import Tensor
 from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.items import ItemTable
 from fairhorizon.data.splits import Ties, with_ties
-from fairhorizon.errors import ConfigError, DataError
+from fairhorizon.errors import ConfigError, DataError, of_type, whole_number
 from fairhorizon.fcpo.retention.replay import FittedRetention, with_user_weights
 from fairhorizon.histories import UserItems
 from fairhorizon.limits.groups import popular_group
 from fairhorizon.limits.language import POPULAR, GroupOf, Limit
 from fairhorizon.limits.measured import limit_reached
 from fairhorizon.limits.resolved import ResolvedLimit, resolve_limits
+from fairhorizon.limits.supported import check_supported
 from fairhorizon.model.cold_start import Catalogue, ColdStartItems, ColdStartRanker
 from fairhorizon.model.observe import ObservedRows
 from fairhorizon.recommenders.base import RankedLists, Recommender
@@ -184,6 +185,9 @@ class RepeatRule:
         return user.items[user.times > now - self.days * DAY]
 
 
+NO_ITEMS = np.zeros(0, dtype=np.int64)
+
+
 @dataclass(frozen=True, eq=False)
 class Requests:
     """The users who lists are made for, and what they may be shown."""
@@ -200,12 +204,13 @@ class Requests:
         queue_length: the longest history that the recommender looks at, in items.
         """
         blocked = [self.repeats.blocked(one, known.last_time) for one in self.users]
-        pointers = np.cumsum([0, *(len(items) for items in blocked)])
+        pointers = np.zeros(len(blocked) + 1, dtype=np.int64)
+        pointers[1:] = np.cumsum([len(items) for items in blocked])
         # concatenate refuses an empty list, which no users would give
-        flat = np.concatenate([*blocked, np.empty(0, dtype=np.int64)])
+        flat = np.concatenate([*blocked, NO_ITEMS])
         # nothing is held out: what a user will like is not known here
         nothing = UserItems(
-            torch.zeros(len(self.users) + 1, dtype=torch.int64), torch.empty(0).long(), n_items
+            torch.from_numpy(np.zeros_like(pointers)), torch.from_numpy(NO_ITEMS), n_items
         )
         codes = [one.code if one.code >= 0 else known.most_like(one.items) for one in self.users]
         return Scenario(
@@ -267,10 +272,36 @@ class ServingState:
         serving = unlimited.with_limits(resolved) if resolved else unlimited
         return cls(recommender, users, catalogue, tuple(resolved), unlimited, serving)
 
-    @property
+    @cached_property
     def n_items(self) -> int:
         """Number of items that can be shown."""
         return len(self.unlimited.sensitive_)
+
+    @cached_property
+    def queue_length(self) -> int:
+        """How many of a user's recent items lists are made from."""
+        return self.serving.queue_length
+
+    def with_limits(self, limits: Sequence[Limit], table: ItemTable | None) -> "ServingState":
+        """Under other limits, or under none.
+
+        table: of items, with all columns that the limits are about.
+        """
+        now, fitted = self.catalogue, self.recommender
+        catalogue = Catalogue.from_log(now.log, table, now.new, area_km=now.area_km)
+        resolved = [
+            ResolvedLimit(one.limit, one.members[: self.n_items])
+            for one in resolve_for(limits, catalogue, fitted.popular_share)
+        ]
+        group = self.unlimited.sensitive_.cpu().numpy()
+        check_supported(fitted.method, fitted.supported_limits, resolved, group)
+        if resolved:
+            serving = self.unlimited.with_limits(resolved)
+        else:
+            # The level of fcpo@0.4 or ease+quota@0.4 is a limit, too.
+            has_level = self.unlimited.capabilities.level_is_share
+            serving = self.unlimited.with_level(1.0) if has_level else self.unlimited
+        return replace(self, catalogue=catalogue, limits=tuple(resolved), serving=serving)
 
     def log_with_new_ids(self) -> Interactions:
         """The log of the fit, with the ids of users and items that came later behind its own."""
@@ -375,6 +406,8 @@ def find_users(
                 remedy='give what they took: histories={"' + str(user) + '": [...]}',
             )
         found.append(known)
+    if histories is not None:
+        of_type(histories, Mapping, "histories", "give {name: [items], ...}, oldest first")
     for key, items in (histories or {}).items():
         codes, unknown = state.catalogue.find(as_list(items))
         warn_of_unknown(f"histories of {key!r}", unknown)
@@ -393,7 +426,13 @@ def warn_of_unknown(what: str, unknown: Sequence[Any]) -> None:
 
 def as_list(ids: Iterable[Any]) -> Iterable[Any]:
     """Ids; one alone is a list of one, not of its letters."""
-    return [ids] if isinstance(ids, str | int) else ids
+    if isinstance(ids, str | int):
+        return [ids]
+    of_type(ids, Iterable, "what should be ids", "give a list of them")
+    ids = list(ids)
+    if wrong := [one for one in ids if not isinstance(one, Hashable)]:
+        raise DataError(f"{wrong[0]!r} is no id", remedy="give a list of ids, as in ['u17', 'u4']")
+    return ids
 
 
 def excluded_items(
@@ -418,6 +457,7 @@ def excluded_items(
 
 def checked_length(k: int) -> int:
     """The length of a list, if it is one."""
+    k = whole_number(k, "k", "give 1 or more")
     if k < 1:
         raise ConfigError(f"k = {k}: a list has at least one item (give 1 or more)")
     return k
@@ -430,7 +470,7 @@ def request_scenario(
 
     retention: with it, a user's values are multiplied by what a like of theirs is worth for later.
     """
-    scenario = requests.scenario(state.users, state.n_items, state.serving.queue_length)
+    scenario = requests.scenario(state.users, state.n_items, state.queue_length)
     if retention is None:
         return scenario
     return with_user_weights(state.serving, scenario, retention, [one.id for one in requests.users])
@@ -510,12 +550,15 @@ def lists_frame(
         name: nothing if some is None else some[rows, places]
         for name, some in (("score", served.scores), ("value", served.values))
     }
-    # a list of series takes half the time of a dictionary, which a call for one user notices
-    return pl.DataFrame(
-        [
-            pl.Series("user", [names[row] for row in rows.tolist()]),
-            pl.Series("rank", places + 1),
-            pl.Series("item", items.tolist() if items.dtype == object else items),
-            *(pl.Series(name, cells, nan_to_null=True) for name, cells in numbers.items()),
-        ]
+    # columns that are added to the first are not checked again, which a call for one user notices
+    return (
+        pl.Series("user", [names[row] for row in rows.tolist()])
+        .to_frame()
+        .hstack(
+            [
+                pl.Series("rank", places + 1),
+                pl.Series("item", items.tolist() if items.dtype == object else items),
+                *(pl.Series(name, cells, nan_to_null=True) for name, cells in numbers.items()),
+            ]
+        )
     )

@@ -3,42 +3,41 @@
 A variant of a method has its name and another word, as `ease:recent`.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from fairhorizon.rankers.als import Als
-from fairhorizon.rankers.bpr import Bpr
-from fairhorizon.rankers.ease import Ease, RecentEase
-from fairhorizon.rankers.ensemble import Stack
-from fairhorizon.rankers.given_scores import GivenScores
-from fairhorizon.rankers.gru4rec import Gru4Rec
-from fairhorizon.rankers.itemknn import ItemKnn, RecentItemKnn
-from fairhorizon.rankers.mf import Mf
-from fairhorizon.rankers.ncf import Ncf
-from fairhorizon.rankers.popularity import Popularity
-from fairhorizon.rankers.ranker import Ranker
-from fairhorizon.rankers.ridge import Ridge
-from fairhorizon.rankers.sasrec import SasRec
+from fairhorizon.errors import ModelError
+from fairhorizon.registry import LazyClasses
 
-RANKERS: dict[str, type[Ranker[Any]]] = {
-    ranker.method: ranker
-    for ranker in (
-        Popularity,
-        Mf,
-        Bpr,
-        Ncf,
-        ItemKnn,
-        RecentItemKnn,
-        Ease,
-        RecentEase,
-        Ridge,
-        Als,
-        Gru4Rec,
-        SasRec,
-        Stack,
-    )
-}
+if TYPE_CHECKING:
+    from fairhorizon.rankers.ranker import Ranker
+
+RANKERS: "LazyClasses[Ranker[Any]]" = LazyClasses(
+    {
+        "popularity": "fairhorizon.rankers.popularity:Popularity",
+        "mf": "fairhorizon.rankers.mf:Mf",
+        "bpr": "fairhorizon.rankers.bpr:Bpr",
+        "ncf": "fairhorizon.rankers.ncf:Ncf",
+        "itemknn": "fairhorizon.rankers.itemknn:ItemKnn",
+        "itemknn:recent": "fairhorizon.rankers.itemknn:RecentItemKnn",
+        "ease": "fairhorizon.rankers.ease:Ease",
+        "ease:recent": "fairhorizon.rankers.ease:RecentEase",
+        "ridge": "fairhorizon.rankers.ridge:Ridge",
+        "als": "fairhorizon.rankers.als:Als",
+        "gru4rec": "fairhorizon.rankers.gru4rec:Gru4Rec",
+        "sasrec": "fairhorizon.rankers.sasrec:SasRec",
+        "stack": "fairhorizon.rankers.ensemble:Stack",
+    }
+)
+# Scores that another program has made, read from a file: `scores:NAME`.
+GIVEN_SCORES = "scores"
 
 
-def ranker_class(name: str) -> type[Ranker[Any]]:
+def ranker_class(name: str) -> "type[Ranker[Any]]":
     """The class of a ranker; all of `scores:NAME` are of one class, whatever their files."""
-    return GivenScores if name.partition(":")[0] == GivenScores.method else RANKERS[name]
+    if name.partition(":")[0] == GIVEN_SCORES:
+        from fairhorizon.rankers.given_scores import GivenScores
+
+        return GivenScores
+    if name not in RANKERS:
+        raise ModelError(f"there is no ranker {name!r} (install the package that brings it)")
+    return RANKERS[name]

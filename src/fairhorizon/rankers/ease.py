@@ -27,6 +27,7 @@ from fairhorizon.histories import (
 )
 from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.settings import Search, Settings
+from fairhorizon.storage import rounded_to_half
 from fairhorizon.vocabulary import OnEpoch
 
 MOST_ITEMS = 20_000  # whose matrix can be inverted in minutes
@@ -121,7 +122,16 @@ class Ease(Ranker[EaseConfig]):
         del factor
         # B = I - P diag(1 / diag P): off the diagonal -P_ij / P_jj, and 0 on it. In place.
         weights = inverse.div_(-inverse.diagonal().clone()).fill_diagonal_(0)
-        self.item_weights_ = weights.contiguous()  # row-major, for lookups by row
+        weights = weights.contiguous()  # row-major, for lookups by row
+        scale = self._column_scale(split)
+        if scale is not None:
+            # Scores are sums over rows of B, so that dividing the columns divides the scores.
+            weights /= scale[self.numbers_ >= 0]
+        self.item_weights_ = rounded_to_half(weights)
+
+    def _column_scale(self, split: Split) -> Tensor | None:  # noqa: ARG002
+        """(n_items,) by which the scores of the items are divided; None: they stay."""
+        return None
 
     def scores(self, users: Tensor, queue: Tensor) -> Tensor:  # noqa: ARG002  # the queue is enough
         recent, n = self._rows(queue[:, -self.queue_length :]), len(self.item_weights_)
@@ -196,12 +206,8 @@ class RecentEase(Ease):
     def _gram(self, histories: UserItems, strengths: Tensor | None) -> Tensor:
         return co_counts(histories, self.training_half_life, self.longest_, strengths)
 
-    def _learn(self, split: Split, on_epoch: OnEpoch | None) -> None:
-        super()._learn(split, on_epoch)
-        if self.config.popularity:
-            scale = popularity_scale(split, self.config.popularity)
-            # Scores are sums over rows of B, so that dividing the columns divides the scores.
-            self.item_weights_ /= scale[self.numbers_ >= 0]
+    def _column_scale(self, split: Split) -> Tensor | None:
+        return popularity_scale(split, self.config.popularity) if self.config.popularity else None
 
 
 def co_counts(

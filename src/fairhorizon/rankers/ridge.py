@@ -32,6 +32,7 @@ from fairhorizon.errors import ConfigError
 from fairhorizon.histories import UserItems, frequent, longest_history, strengths_by_user
 from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.settings import Choice, Search, Settings
+from fairhorizon.storage import rounded_to_half
 from fairhorizon.vocabulary import OnEpoch
 
 NEGLIGIBLE = 10.0  # times the precision of the numbers: smaller weights of pairs are left out
@@ -371,7 +372,7 @@ class Ridge(Ranker[RidgeConfig]):
         # How often an item was a target; 1 for one that never was.
         frequency = counts.following.clamp(min=1) ** self.config.popularity
         self.features_, self.longest_ = features, longest_history(split)
-        self.coefficients_ = (solution / frequency).float().contiguous()
+        self.coefficients_ = rounded_to_half((solution / frequency).float().contiguous())
 
     def scores(self, users: Tensor, queue: Tensor) -> Tensor:  # noqa: ARG002  # the queue is enough
         width = len(self.coefficients_) // len(self.config.decays)

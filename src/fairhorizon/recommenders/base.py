@@ -5,7 +5,7 @@
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
@@ -28,6 +28,7 @@ from fairhorizon.limits.resolved import ResolvedLimit
 from fairhorizon.limits.step_limits import StepLimit
 from fairhorizon.limits.supported import SupportedLimits, check_supported, own_share
 from fairhorizon.rankers.ranker import Ranker
+from fairhorizon.recommenders.lists.probabilities import LikelyItems
 from fairhorizon.recommenders.online import OnlineRecommender, Retraining
 from fairhorizon.recommenders.progress import SILENT, Listener
 from fairhorizon.settings import Given, Settings
@@ -444,7 +445,14 @@ class Recommender(ABC):
 
         For callers that make lists themselves, under limits that the model does not know.
         """
-        raise ConfigError(
+        raise self._no_values()
+
+    def likely_items(self, scenario: Scenario, *, length: int) -> Iterator[LikelyItems]:  # noqa: ARG002
+        """All items for one user after the other, as `item_values`, but computed where needed."""
+        raise self._no_values()
+
+    def _no_values(self) -> ConfigError:
+        return ConfigError(
             f"{self.method} has no calibrated values of items (fit fcpo, or a ranker such as ease)"
         )
 

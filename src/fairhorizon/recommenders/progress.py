@@ -61,13 +61,23 @@ class Listener:
 
 
 class PrintedProgress(Listener):
-    """Prints a line for every part of a fit, and for every round, to standard error."""
+    """Prints a line for every part of a fit, round and tenth epoch, to standard error."""
 
     def stage(self, text: str, metric: str = "NDCG") -> None:  # noqa: ARG002
         print(text, file=sys.stderr, flush=True)
+
+    def epoch(self, number: int, value: float) -> None:
+        if number % 10 == 0:
+            print(f"epoch {number}: {value:.4f}", file=sys.stderr, flush=True)
 
     def round(self, report: RoundReport) -> None:
         print(f"round {report.round} of at most {report.rounds}", file=sys.stderr, flush=True)
 
 
 SILENT = Listener()
+
+
+def shown_to_people() -> Listener:
+    """Printed progress in a terminal or a notebook, and nothing elsewhere."""
+    watched = sys.stderr.isatty() or "ipykernel" in sys.modules
+    return PrintedProgress() if watched else SILENT

@@ -1,8 +1,9 @@
 """An audit as lines for a terminal and as a page."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from rich import box
 from rich.table import Table
@@ -19,7 +20,7 @@ from fairhorizon.report.charts import (
     Chart,
     Style,
     exposure_chart,
-    save_png,
+    save_figure,
     styles_of,
 )
 from fairhorizon.report.limits import NOTE, TOLERANCE, limits_grid, percent
@@ -154,10 +155,17 @@ def exposure_table(result: AuditResult, ks: Sequence[int]) -> Table:
 
 
 @written_together()
-def write_audit_report(out: Path, result: AuditResult, ks: Sequence[int], command: str) -> None:
-    """audit.json, exposure.png and index.html."""
-    write_copies(result.to_json(), out / "audit.json")
-    save_png(out / "exposure.png", lorenz_chart(result))
+def write_audit_report(
+    out: Path,
+    result: AuditResult,
+    ks: Sequence[int],
+    command: str,
+    made_by: Mapping[str, Any] | None = None,
+) -> None:
+    """audit.json, index.html, and the distribution of exposure as PNG, SVG and PDF."""
+    content = result.to_json() | ({"made_by": made_by} if made_by else {})
+    write_copies(content, out / "audit.json")
+    save_figure(out, "exposure", lorenz_chart(result))
     audit_page(result, ks, command).write(out / "index.html")
 
 

@@ -109,13 +109,14 @@ def all_methods() -> list[Entry]:
 
 def describe(name: str) -> MethodEntry:
     """The method or re-ranker of this name; a `MethodError` lists those that exist."""
+    names = (*RANKERS, *RERANKERS, *RECOMMENDERS, *PRESET_SUMMARIES)
+    # A plain word that is nothing: the parser would only list methods, and not re-rankers.
+    if name not in names and not set(name) & set("+:@"):
+        raise MethodError(f"there is no method {name!r} (there are {', '.join(names)})")
     listed = {entry.name: entry for entry in all_methods()}
     if name in RERANKERS:
         base = Method.parse(f"{SOME_RANKER}+{name}")
         return _described(listed[name], base, _settings(RERANKERS[name](), f"{name}."))
-    # A plain word that is nothing: the parser would only list methods, and not re-rankers.
-    if name not in listed and not set(name) & set("+:@"):
-        raise MethodError(f"there is no method {name!r} (there are {', '.join(listed)})")
     method = Method.parse(name)
     if method.level is not None:
         raise MethodError(f"{name}: the level is not needed here (give {method.name})")

@@ -278,7 +278,7 @@ class Chart:
         return self.labels.get(series, series)
 
     def picture(self) -> Spec:
-        """The panels side by side above the legend, for a PNG."""
+        """The panels side by side above the legend, for a file."""
         columns = min(self.columns, len(self.panels))
         width = (WIDTH - 80 * columns) // columns
         title = {"text": self.title, "subtitle": textwrap.wrap(self.reading, 130), "offset": 14}
@@ -331,6 +331,16 @@ class Chart:
 
         drawn = vl_convert.vegalite_to_png(self.picture(), vl_version=VEGA_LITE, scale=SHARPNESS)
         return _smaller(drawn)
+
+    def svg(self) -> bytes:
+        import vl_convert
+
+        return vl_convert.vegalite_to_svg(self.picture(), vl_version=VEGA_LITE).encode()
+
+    def pdf(self) -> bytes:
+        import vl_convert
+
+        return vl_convert.vegalite_to_pdf(self.picture(), vl_version=VEGA_LITE)
 
     def for_page(self) -> list[str]:
         """The specification of each panel as JSON that a script element can hold."""
@@ -392,9 +402,14 @@ def _column(rows: Sequence[Row], key: str) -> Any:
     return {"words": words, "numbers": [numbers[value] for value in values]}
 
 
-def save_png(path: Path, chart: Chart) -> None:
-    """Write a PNG, whole or not at all."""
-    picture = chart.png()
+def save_figure(folder: Path, name: str, chart: Chart) -> None:
+    """Write NAME.png, NAME.svg and NAME.pdf, each whole or not at all."""
+    pictures = {"png": chart.png, "svg": chart.svg, "pdf": chart.pdf}
+    for suffix, draw in pictures.items():
+        save_picture(folder / f"{name}.{suffix}", draw())
+
+
+def save_picture(path: Path, picture: bytes) -> None:
     write_atomically(path, lambda temporary: temporary.write_bytes(picture))
 
 

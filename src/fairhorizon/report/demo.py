@@ -16,7 +16,7 @@ from fairhorizon.report.charts import (
     Style,
     by_rank_chart,
     exposure_chart,
-    save_png,
+    save_figure,
     styles_of,
 )
 from fairhorizon.report.frontier import frontier_chart
@@ -82,7 +82,7 @@ def demo_tables(result: DemoResult, k: int) -> Group:
 
 @written_together()
 def write_demo_report(out: Path, result: DemoResult, ks: Sequence[int], command: str) -> None:
-    """index.html, levels.png, exposure.png and long-run.png."""
+    """index.html; the figures levels, exposure and long-run as PNG, SVG and PDF."""
     longest = max(ks)
     charts = {
         "levels": frontier_chart(curves(result), longest, result.group),
@@ -90,7 +90,7 @@ def write_demo_report(out: Path, result: DemoResult, ks: Sequence[int], command:
         "exposure": strictest_exposure(result),
     }
     for name, chart in charts.items():
-        save_png(out / f"{name}.png", chart)
+        save_figure(out, name, chart)
     demo_page(result, ks, command).write(out / "index.html")
 
 

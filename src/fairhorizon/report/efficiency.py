@@ -1,16 +1,17 @@
 """Time to make lists for all users, compared with what the paper reports."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from rich.console import Group
 
 from fairhorizon.files import write_copies, written_together
 from fairhorizon.report import charts
-from fairhorizon.report.charts import GREY, SHAPES, Chart, Spec, save_png, styles_of
+from fairhorizon.report.charts import GREY, SHAPES, Chart, Spec, save_figure, styles_of
 from fairhorizon.report.comparison import paper_hours
 from fairhorizon.report.page import Page, Section, commands_section
-from fairhorizon.report.tables import MISSING, Cell, Grid, number_cell, terminal
+from fairhorizon.report.tables import MISSING, Cell, Grid, number_cell, terminal, write_grids
 from fairhorizon.studies.efficiency import EfficiencyRow
 
 HOUR = 3600
@@ -33,10 +34,15 @@ def write_efficiency(
     *,
     command: str = "",
     json_file: Path | None = None,
+    made_by: Mapping[str, Any] | None = None,
 ) -> None:
-    """efficiency.json for programs, efficiency.png and index.html."""
-    content = {"rows": [row.to_json() | {"paper_hours": _hours(row)} for row in rows]}
-    save_png(out / "efficiency.png", efficiency_chart(rows))
+    """efficiency.json, .csv and .tex, index.html, and the figure as PNG, SVG and PDF."""
+    content: dict[str, Any] = {
+        "rows": [row.to_json() | {"paper_hours": _hours(row)} for row in rows],
+        **({"made_by": made_by} if made_by else {}),
+    }
+    write_grids(out, {"efficiency": efficiency_grid(rows, "Time to recommend")})
+    save_figure(out, "efficiency", efficiency_chart(rows))
     page = Page(
         title=f"Efficiency on {rows[0].dataset}",
         finding=finding(rows),

@@ -18,7 +18,7 @@ from rich.text import Text
 from fairhorizon.files import write_copies, written_together
 from fairhorizon.metrics.hypervolume import dominated_area
 from fairhorizon.report import charts
-from fairhorizon.report.charts import Axis, Chart, Spec, Style, save_png, styles_of
+from fairhorizon.report.charts import Axis, Chart, Spec, Style, save_figure, styles_of
 from fairhorizon.report.limits import (
     best_sentence,
     limit_content,
@@ -35,6 +35,7 @@ from fairhorizon.report.tables import (
     percent_cell,
     placed,
     terminal,
+    write_grids,
 )
 from fairhorizon.studies.compare import HypervolumeRow
 from fairhorizon.studies.rows import LimitRow, OverSeeds, SummaryRow
@@ -70,10 +71,12 @@ def write_frontier(
     command: str = "",
     json_file: Path | None = None,
     limits: Sequence[LimitRow] = (),
+    made_by: Mapping[str, Any] | None = None,
 ) -> None:
-    """frontier.json for programs, frontier.png and index.html; `group` is the name of G0.
+    """frontier.json, .csv and .tex, index.html, and the figure as PNG, SVG and PDF.
 
-    `limits` are those that were measured, if any.
+    group: the name of G0; limits: those that were measured, if any; made_by: what made the rows,
+    for frontier.json.
     """
     rows = [row for line in curves.values() for row in line]
     content = {
@@ -81,9 +84,11 @@ def write_frontier(
         "rows": [row.to_json() | {"level": row.level} for row in rows],
         "hypervolume": [row.to_json() for row in hypervolume_rows(curves, k)],
         **limit_content(limits),
+        **({"made_by": made_by} if made_by else {}),
     }
     measured = [methods_section(limits)] if limits else []
-    save_png(out / "frontier.png", frontier_chart(curves, k, group))
+    write_grids(out, {"frontier": _area_grid(hypervolume_rows(curves, k), k, group)})
+    save_figure(out, "frontier", frontier_chart(curves, k, group))
     best = best_sentence(rows, f"ndcg@{k}", f"NDCG@{k}")
     kept = limits_sentence([of_row(row, k) for row in rows], group)
     page = Page(

@@ -1,6 +1,6 @@
 """Accuracy at levels of fairness: tables for each level, ours against rivals, and who pays."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -19,7 +19,7 @@ from fairhorizon.report.charts import (
     layered,
     mark,
     panel,
-    save_png,
+    save_figure,
     styles_of,
     word,
 )
@@ -52,6 +52,7 @@ from fairhorizon.report.tables import (
     short_title,
     terminal,
     units,
+    write_grids,
 )
 from fairhorizon.studies.levels import GainRow, LevelResults, LevelRow, UserGroupRow
 
@@ -89,9 +90,17 @@ BEST_RIVAL, ABOVE = " ^", " !"
 
 @written_together()
 def write_levels(
-    out: Path, results: LevelResults, *, command: str = "", json_file: Path | None = None
+    out: Path,
+    results: LevelResults,
+    *,
+    command: str = "",
+    json_file: Path | None = None,
+    made_by: Mapping[str, Any] | None = None,
 ) -> None:
-    """levels.json for programs, levels.md, levels.png and index.html."""
+    """levels.json, the figure, index.html; tables as levels.md, and of each level as CSV and LaTeX.
+
+    made_by: what made the results, for levels.json.
+    """
     rows = results.rows
     content = {
         "command": command,
@@ -104,10 +113,13 @@ def write_levels(
         "gains": [row.to_json() for row in results.gains],
         "who_pays": [row.to_json() for row in results.who_pays],
         "limit_rows": [row.to_json() for row in results.limits],
+        **({"made_by": made_by} if made_by else {}),
     }
     write_copies(content, out / "levels.json", json_file)
     write_text(out / "levels.md", levels_markdown(results))
-    save_png(out / "levels.png", levels_chart(results))
+    tables = [level for level, _ in level_grids(results)]
+    write_grids(out, {f"levels-{number}": table for number, table in enumerate(tables, start=1)})
+    save_figure(out, "levels", levels_chart(results))
     levels_page(results, command).write(out / "index.html")
 
 

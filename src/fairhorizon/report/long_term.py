@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import polars as pl
 from rich.console import Group
@@ -12,7 +12,7 @@ from rich.console import Group
 from fairhorizon.errors import DataError
 from fairhorizon.files import write_copies, write_text, written_together
 from fairhorizon.report import charts, limits, long_charts, page
-from fairhorizon.report.charts import Axis, Chart, Spec, Style, save_png, styles_of
+from fairhorizon.report.charts import Axis, Chart, Spec, Style, save_figure, styles_of
 from fairhorizon.report.limits import listed, percent
 from fairhorizon.report.long_charts import Span, methods_of
 from fairhorizon.report.page import Folded, Section
@@ -31,6 +31,7 @@ from fairhorizon.report.tables import (
     placed,
     terminal,
     the_group,
+    write_grids,
 )
 from fairhorizon.studies.long_results import LimitSummary, LongDifference, LongTermResult
 from fairhorizon.vocabulary import POPULAR, Labels
@@ -52,10 +53,13 @@ NOT_MEASURED = "no user has relevant items"
 
 
 @written_together()
-def write_long_term_report(out: Path, result: LongTermResult, command: str) -> None:
-    """The figures, longterm.md and index.html in the folder `out`; longterm.json for programs.
+def write_long_term_report(
+    out: Path, result: LongTermResult, command: str, made_by: Mapping[str, Any] | None = None
+) -> None:
+    """The figures, longterm.md, .csv and .tex, index.html in `out`; longterm.json for programs.
 
-    The figures are figure4.png, control.png and churn.png.
+    The figures are figure4, control and churn, as PNG, SVG and PDF.
+    made_by: what made the result, for longterm.json.
     """
     steps = result.steps
     if steps.is_empty():
@@ -63,9 +67,11 @@ def write_long_term_report(out: Path, result: LongTermResult, command: str) -> N
     numbers = steps["step"].unique().sort().to_list()
     span = Span(numbers[0], numbers[-1], result.warm_up, result.alpha_prime, result.group)
     drawn = drawings(result, span)
-    write_copies(result.to_json(), out / "longterm.json")
+    content = result.to_json() | ({"made_by": made_by} if made_by else {})
+    write_copies(content, out / "longterm.json")
+    write_grids(out, {"longterm": _block(steps, numbers[-1], columns_of(span.group))})
     for name, chart in zip(("figure4", "control", "churn"), drawn, strict=False):
-        save_png(out / f"{name}.png", chart)
+        save_figure(out, name, chart)
     compared = f"\n{differences_markdown(result.differences)}" if result.differences else ""
     further = f"\n{limits_markdown(result.limits)}" if result.limits else ""
     if result.limit_rows:

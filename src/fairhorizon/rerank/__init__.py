@@ -1,20 +1,22 @@
 """Re-rankers make lists of the scores of a ranker so that a group is shown less."""
 
-from fairhorizon.rerank.control import StepControl
-from fairhorizon.rerank.exposure import ExposureFairness
-from fairhorizon.rerank.fairco import FairCo
-from fairhorizon.rerank.likes import LikesControl
-from fairhorizon.rerank.lists import ListAllocation
-from fairhorizon.rerank.penalty import Penalty
-from fairhorizon.rerank.pmmf import Pmmf
-from fairhorizon.rerank.quota import Quota
-from fairhorizon.rerank.reranker import Reranker
-from fairhorizon.rerank.tfrom import Tfrom
+from typing import TYPE_CHECKING
 
-RERANKERS: dict[str, type[Reranker]] = {
-    reranker.method: reranker
-    for reranker in (
-        *(Quota, Penalty, ExposureFairness, ListAllocation, StepControl, LikesControl),
-        *(Pmmf, FairCo, Tfrom),
-    )
-}
+from fairhorizon.registry import LazyClasses
+
+if TYPE_CHECKING:
+    from fairhorizon.rerank.reranker import Reranker
+
+RERANKERS: "LazyClasses[Reranker]" = LazyClasses(
+    {
+        "quota": "fairhorizon.rerank.quota:Quota",
+        "penalty": "fairhorizon.rerank.penalty:Penalty",
+        "foe": "fairhorizon.rerank.exposure:ExposureFairness",
+        "lists": "fairhorizon.rerank.lists:ListAllocation",
+        "control": "fairhorizon.rerank.control:StepControl",
+        "likes": "fairhorizon.rerank.likes:LikesControl",
+        "pmmf": "fairhorizon.rerank.pmmf:Pmmf",
+        "fairco": "fairhorizon.rerank.fairco:FairCo",
+        "tfrom": "fairhorizon.rerank.tfrom:Tfrom",
+    }
+)

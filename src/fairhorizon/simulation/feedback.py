@@ -4,7 +4,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol as Interface
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from fairhorizon.data.interactions import Interactions
@@ -147,6 +149,17 @@ class Scenario:
         n_items = self.positive.n_items
         blocked = item_sets(self.excluded, users, n_items, self.never_shown, device)
         return State(self.codes_of(users).to(device), self.queue[users].to(device), blocked)
+
+    def blocked_table(self, rows: Tensor) -> NDArray[np.bool_]:
+        """(len(rows), n_items) which items may not be shown to a few users."""
+        table = np.zeros((len(rows), self.positive.n_items), dtype=np.bool_)
+        if self.excluded is not None:
+            indptr, items = self.excluded.indptr.numpy(), self.excluded.items.numpy()
+            for row, user in enumerate(rows.tolist()):
+                table[row, items[indptr[user] : indptr[user + 1]]] = True
+        if self.never_shown is not None:
+            table |= self.never_shown.numpy()
+        return table
 
     def codes_of(self, rows: Tensor) -> Tensor:
         """(b,) the codes of the users of some rows; they are the rows where no codes are given."""

@@ -3,11 +3,14 @@
 An observation is a user and the queue of recently liked items (n_items stands for "no item"), an
 action a list of K items. The reward is equation 8; `info["cost"]` is equation 9 and
 `info["available"]` the mask of items that may still be shown. Showing another one earns nothing.
+`info["costs"]` has what the list used of each of several limits.
 
 Any user model can be used. Simulated users drift and are reset with every episode. Where users can
 leave, the episode of one who does is terminated.
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NotRequired, TypedDict, Unpack
 
 import gymnasium
@@ -27,12 +30,22 @@ Info = dict[str, Any]
 Lists = NDArray[np.int64]
 
 
+@dataclass(frozen=True, eq=False)
+class CostLimit:
+    """One of several limits of an environment."""
+
+    name: str
+    cost: NDArray[np.float64]  # (n_items,) of a showing
+    budget: float  # the most that a showing may cost, on average
+
+
 class EpisodeOptions(TypedDict):
     """What an environment needs besides a user model and a group."""
 
     list_length: int
     horizon: int
     users: NotRequired[ArrayLike | None]  # all of the user model unless given
+    limits: NotRequired[Sequence[CostLimit]]  # the columns of info["costs"]
 
 
 class RecommendationVectorEnv(VectorEnv[Observation, Lists, NDArray[Any]]):
@@ -54,9 +67,13 @@ class RecommendationVectorEnv(VectorEnv[Observation, Lists, NDArray[Any]]):
         list_length: int,
         horizon: int,
         users: ArrayLike | None = None,
+        limits: Sequence[CostLimit] = (),
         num_envs: int | None = None,
     ) -> None:
         self.user_model = user_model
+        self.limits = tuple(limits)
+        # (n_items, limits)
+        self._costs = np.stack([one.cost for one in limits], axis=1) if limits else None
         self.sensitive = torch.as_tensor(sensitive, dtype=torch.bool)
         self.horizon = horizon
         self.users = np.array(np.arange(user_model.n_users) if users is None else users, np.int64)
@@ -70,6 +87,8 @@ class RecommendationVectorEnv(VectorEnv[Observation, Lists, NDArray[Any]]):
         mode = AutoresetMode.DISABLED if can_leave else AutoresetMode.NEXT_STEP
         self.metadata = {"autoreset_mode": mode}
         _check(len(self.sensitive) == n_items, f"sensitive must have one entry for {n_items} items")
+        if self._costs is not None:
+            _check(len(self._costs) == n_items, f"a cost must have one entry for {n_items} items")
         for name, value in (
             ("list_length", list_length),
             ("horizon", horizon),
@@ -103,7 +122,9 @@ class RecommendationVectorEnv(VectorEnv[Observation, Lists, NDArray[Any]]):
         self._state, self._audience = self.user_model.begin(users, seed=chance)
         self._gone = torch.zeros(self.num_envs, dtype=torch.bool)
         self._elapsed = 0
-        return _observation(self._state), _info(self._state, np.zeros(self.num_envs))
+        nothing = torch.full((self.num_envs, 1), -1)
+        cost = np.zeros(self.num_envs)
+        return _observation(self._state), _info(self._state, cost, self._used(nothing))
 
     def step(
         self, actions: Lists
@@ -130,8 +151,16 @@ class RecommendationVectorEnv(VectorEnv[Observation, Lists, NDArray[Any]]):
             # Terminated is who left; truncated, whom the horizon cut off. A learner bootstraps only
             # the latter, so an episode is never both.
             np.full(self.num_envs, self._elapsed == self.horizon) & ~self._gone.numpy(),
-            _info(outcome.state, outcome.cost.double().numpy()),
+            _info(outcome.state, outcome.cost.double().numpy(), self._used(lists)),
         )
+
+    def _used(self, lists: torch.Tensor) -> NDArray[np.float64] | None:
+        """(num_envs, limits) what the lists (num_envs, K) use of each limit; -1 uses nothing."""
+        if self._costs is None:
+            return None
+        shown = lists.numpy()
+        used: NDArray[np.float64] = (self._costs[shown] * (shown >= 0)[:, :, None]).sum(axis=1)
+        return used
 
 
 class RecommendationEnv(gymnasium.Env[Observation, Lists]):
@@ -144,6 +173,7 @@ class RecommendationEnv(gymnasium.Env[Observation, Lists]):
         **episodes: Unpack[EpisodeOptions],
     ) -> None:
         self._row = RecommendationVectorEnv(user_model, sensitive, num_envs=1, **episodes)
+        self.limits = self._row.limits
         self.observation_space = self._row.single_observation_space
         self.action_space = self._row.single_action_space
 
@@ -164,16 +194,13 @@ def _observation(state: State) -> Observation:
     return {"user": state.users.numpy().copy(), "queue": state.queue.numpy().copy()}
 
 
-def _info(state: State, cost: NDArray[np.float64]) -> Info:
+def _info(state: State, cost: NDArray[np.float64], costs: NDArray[np.float64] | None) -> Info:
     """With Gymnasium's masks `_key` of the rows that have the key: all of them."""
     everyone = np.ones(len(cost), dtype=np.bool_)
-    available = (~state.blocked).numpy()
-    return {
-        "cost": cost,
-        "_cost": everyone,
-        "available": available,
-        "_available": everyone.copy(),
-    }
+    found = {"cost": cost, "available": (~state.blocked).numpy()}
+    if costs is not None:
+        found["costs"] = costs
+    return found | {f"_{key}": everyone.copy() for key in found}
 
 
 def _first(batch: dict[str, NDArray[Any]]) -> dict[str, Any]:

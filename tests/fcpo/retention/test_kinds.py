@@ -5,6 +5,7 @@ import torch
 
 from fairhorizon.fcpo.retention.boredom import Boredom
 from fairhorizon.recommenders.responses import FADES, REMEMBERED, CategoryExposure
+from fairhorizon.simulation.churn import ChurnConfig, QuitRule
 
 KINDS = torch.tensor([[1.0, 0.0], [0.75, 0.25], [0.0, 1.0], [0.0, 0.0]])  # of four items
 
@@ -74,3 +75,11 @@ def test_where_nothing_bores_no_rule_is_found() -> None:
     left = torch.rand(2000, generator=generator) < 0.25
     assert Boredom.from_showings(counts, left) is None
     assert Boredom.from_showings(torch.zeros(9, REMEMBERED), torch.ones(9).bool()) is None
+
+
+def test_what_is_known_of_kinds_are_no_constants_of_the_simulation() -> None:
+    """How fast users recover, and the window in which they are bored, have to be learned."""
+    simulated = ChurnConfig(quits=QuitRule(most=4, of=10))
+    assert simulated.recovery not in FADES
+    assert simulated.quits is not None
+    assert simulated.quits.of < REMEMBERED

@@ -199,5 +199,5 @@ def test_what_a_rule_cannot_do_is_said_with_a_remedy(model: Ranked, market: Spli
     scenario = evaluation_scenario(market, model.queue_length, Protocol.STANDARD)
     with pytest.raises(ConfigError, match=r"are rules of a long run .*use longterm"):
         served.recommend(scenario, length=3)
-    with pytest.raises(ValueError, match="kind_quota=5 of a window of 5 closes nothing"):
+    with pytest.raises(ConfigError, match="kind_quota=5 of a window of 5 closes nothing"):
         StepControl(kind_quota=5, window=5)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from fairhorizon.allocation.candidates import Offer
 from fairhorizon.allocation.guard import GuardedList
 from fairhorizon.fcpo.retention.replay import FittedRetention
 from fairhorizon.recommenders.responses import ResponseHistory
@@ -14,9 +15,8 @@ from fairhorizon.service.replica.list_builder import UserHistories, current_resp
 from fairhorizon.service.store.feedback import MOST_SHOWN
 
 CHOSEN = GuardedList(
-    at=np.array([0, 1]),
-    codes=np.array([10, 11, 20, 21, 22]),
-    values=np.array([5.0, 4.0, 3.0, 2.0, 1.0]),
+    Offer(np.array([5.0, 4.0, 3.0, 2.0, 1.0]), np.array([10, 11, 20, 21, 22])),
+    columns=np.array([0, 1]),
     kinds=np.array([0, 1, 0, 1, 0]),
 )
 
@@ -46,7 +46,8 @@ def test_the_classes_of_places_stay() -> None:
 
 
 def test_an_empty_list_stays_empty() -> None:
-    nothing = GuardedList(*(np.empty(0, dtype=np.int64) for _ in range(4)))
+    none = np.empty(0, dtype=np.int64)
+    nothing = GuardedList(Offer(np.empty(0), none), none, none)
     items, probabilities = explored(nothing, 1.0, np.random.default_rng(0))
     assert items.tolist() == []
     assert probabilities == []

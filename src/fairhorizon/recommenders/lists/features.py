@@ -9,14 +9,20 @@ So an item that enters G0 is priced at once, without any learning, and a policy 
 weights for each state is at least as good as the best fixed mixture of the rankers.
 """
 
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 from typing import Protocol as Interface
 from weakref import ref
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from fairhorizon.allocation.candidates import NEVER
+from fairhorizon.allocation.limit_matrix import Counts, Flags
 from fairhorizon.histories import ItemSets
 from fairhorizon.rankers.candidates import CandidateSet, ScoredCandidates, best_of_groups, distinct
 from fairhorizon.rankers.ensemble import Ensemble
@@ -28,6 +34,9 @@ SCORES_AT_ONCE = 2**24  # of all users who are served together
 SCORES_FOR_CANDIDATES = 2**21  # 8 MiB: memory that is used again, block after block
 USERS_AT_ONCE = 1024
 BLOCKED_AT_ONCE = 2**22  # cells: 4 MiB
+
+Groups = tuple[Counts, Counts]  # the items of the limited group, and the others
+Logits = NDArray[np.float32]
 
 
 class ItemFeatures(Interface):
@@ -87,6 +96,22 @@ class FeatureSource(Interface):
         self, users: Tensor, queues: Tensor, blocked: Tensor, sensitive: Tensor
     ) -> CandidateSet:
         """All items as candidates, in the order of their codes, -1 for blocked ones."""
+
+    def logits(
+        self,
+        weights: Logits,
+        users: Tensor,
+        queues: Tensor,
+        blocked: Flags,
+        groups: Groups | None,
+        at_least: int = 0,
+    ) -> Iterator[tuple[Counts | None, Logits]]:
+        """For each of a few users the items (n,) that lists are made from, and their logits (n,).
+
+        Up to a number per user; NEVER for what is blocked (b, n_items).  weights: (b, features),
+        the last of them, of a group, 0.  groups: of which the best are candidates, as in
+        `candidate_set`; None: all items are, for which no codes are given.
+        """
 
 
 class EnsembleFeatures:
@@ -193,6 +218,53 @@ class EnsembleItems:
         features = self.features(users, queues, sensitive)
         return features.with_features(items.masked_fill(blocked, -1))
 
+    def logits(
+        self,
+        weights: Logits,
+        users: Tensor,
+        queues: Tensor,
+        blocked: Flags,
+        groups: Groups | None,
+        at_least: int = 0,
+    ) -> Iterator[tuple[Counts | None, Logits]]:
+        """The same as the candidates of `candidate_set` have, without making it."""
+        count = max(self.candidates, at_least)
+        users, queues = users.cpu(), queues.cpu()
+        if groups is not None and any(self.ensemble.searches):
+            yield from self._looked_up(weights, users, queues, blocked, groups, count)
+            return
+        tables = [ranker.scores(users, queues).detach().numpy() for ranker in self.ensemble.rankers]
+        for row, closed in enumerate(blocked):
+            scores = [table[row] for table in tables]
+            logits = _weighed(scores, weights[row])
+            if groups is None:
+                logits[closed] = NEVER
+                yield None, logits
+            else:
+                codes = _best_of_groups(scores, closed, groups, count)
+                yield codes, logits[codes]
+
+    def _looked_up(
+        self,
+        weights: Logits,
+        users: Tensor,
+        queues: Tensor,
+        blocked: Flags,
+        groups: Groups,
+        count: int,
+    ) -> Iterator[tuple[Counts, Logits]]:
+        """The items and logits in a large catalogue, where candidates of some ranker are searched.
+
+        weights: (b, features).
+        """
+        sensitive = torch.zeros(blocked.shape[1], dtype=torch.bool)
+        sensitive[torch.from_numpy(groups[0])] = True
+        found = self.candidate_set(users, queues, torch.from_numpy(blocked), sensitive, count)
+        for codes, own, row in zip(
+            found.items.numpy(), found.features.numpy(), weights, strict=True
+        ):
+            yield codes[codes >= 0], (own @ row)[codes >= 0]
+
     def _candidate_set(
         self, users: Tensor, queues: Tensor, blocked: Tensor, sensitive: Tensor, count: int
     ) -> ScoredCandidates:
@@ -224,6 +296,31 @@ class EnsembleItems:
                 ScoredCandidates(items, torch.stack([*features, price[at]], dim=2))
             )
         return ScoredCandidates.join(candidate_set).to(sensitive.device)
+
+
+def _best_of_groups(scores: Sequence[Logits], closed: Flags, groups: Groups, count: int) -> Counts:
+    """The codes of what any of several scores (n_items,) ranks among the `count` best of a group.
+
+    As `best_of_groups`, for one user.
+    """
+    chosen = np.zeros(len(closed), dtype=np.bool_)
+    for own in scores:
+        ranked = np.where(closed, np.float32(-np.inf), own)
+        for group in groups:
+            best = torch.from_numpy(ranked[group]).topk(min(count, len(group)), sorted=False)
+            chosen[group[best.indices.numpy()]] = True
+    chosen &= ~closed
+    return chosen.nonzero()[0]
+
+
+def _weighed(scores: Sequence[Logits], weights: Logits) -> Logits:
+    """(n_items,) the weighted sum of the standardised scores of some rankers, for one user."""
+    logits = np.zeros(len(scores[0]), dtype=np.float32)
+    for own, weight in zip(scores, weights, strict=False):
+        centred = own - np.add.reduce(own) / len(own)
+        spread = math.sqrt(float(centred @ centred) / len(own))
+        logits += centred * np.float32(weight / (spread or 1.0))
+    return logits
 
 
 def _standardised_at(scores: Tensor, at: Tensor) -> Tensor:

@@ -6,16 +6,17 @@ From the probability that a user takes an item next follows the value of showing
 one request after the other.
 """
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from types import MappingProxyType
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from fairhorizon.allocation.candidates import Candidates
+from fairhorizon.allocation.candidates import NEVER, Candidates, not_finite
 from fairhorizon.allocation.conflicts import Supply, check_together
 from fairhorizon.allocation.engine import (
     Block,
@@ -27,7 +28,8 @@ from fairhorizon.allocation.engine import (
     gini_over,
 )
 from fairhorizon.allocation.guard import ExposureGuard
-from fairhorizon.allocation.limit_matrix import GroupRule, LimitMatrix
+from fairhorizon.allocation.limit_matrix import Counts, Floats, GroupRule, LimitMatrix
+from fairhorizon.allocation.one_list import Request, alone
 from fairhorizon.data.splits import LATER
 from fairhorizon.limits.place_rule import PlaceRule
 from fairhorizon.limits.resolved import ResolvedLimit
@@ -37,8 +39,12 @@ from fairhorizon.rankers.candidates import CandidateSet, ScoredCandidates
 from fairhorizon.ranking import discount, rows_at_once
 from fairhorizon.recommenders.base import RankedLists, ValuedItems, columns_of, joined
 from fairhorizon.recommenders.interactive import serve_interactively
-from fairhorizon.recommenders.lists.features import CandidateCache, initial_candidates
-from fairhorizon.recommenders.lists.probabilities import ItemProbabilities, item_values
+from fairhorizon.recommenders.lists.features import CandidateCache, Logits, initial_candidates
+from fairhorizon.recommenders.lists.probabilities import (
+    ItemProbabilities,
+    LikelyItems,
+    item_values,
+)
 from fairhorizon.simulation.dynamics import Outcome, State
 from fairhorizon.simulation.feedback import Scenario
 
@@ -47,6 +53,8 @@ ACCURATE = 0.9  # times the NDCG of the best ranker
 VALUES_AT_ONCE = 2**22
 VALUES_KEPT = 2**26  # of users times items: 768 MiB with probabilities and codes
 FEW = 0.5  # of the items
+SCORES_AT_ONCE = 2**22  # of users who are served one after the other
+MOST_LENGTHS = 8  # of lists, whose limit matrices are kept
 
 
 def by_steps(limits: Sequence[ResolvedLimit], *, feedback: bool) -> bool:
@@ -104,6 +112,8 @@ class ItemLists:
     limits: tuple[ResolvedLimit, ...] = ()  # as they were asked for
     level: str = ""  # in words, where there are no limits
     candidate_cache: CandidateCache = field(default_factory=CandidateCache, compare=False)
+    # by the length of a list
+    _matrices: dict[int, LimitMatrix] = field(default_factory=dict, compare=False, init=False)
 
     def with_limits(self, limits: Sequence[ResolvedLimit], level: str = "") -> "ItemLists":
         """The same probabilities under other limits; without any, the lists as they are.
@@ -122,13 +132,17 @@ class ItemLists:
             named, sensitive=members, rule=PlaceRule.from_limit(group.limit), gini_limit=gini
         )
 
-    @property
+    @cached_property
     def is_several(self) -> bool:
         """Whether there are several limits, all of them on all showings."""
         return is_multi_limit(self.limits)
 
     def rank(self, scenario: Scenario, length: int) -> RankedLists:
         """All users together, each with the whole list at once."""
+        limits = self.matrix(length)
+        # One user shares the limits with nobody: there is nothing to coordinate.
+        if scenario.n_users == 1 and self.gini_limit is None and not limits.in_every_list:
+            return self._rank_alone(scenario, limits)
         block = self.block(scenario, length, scenario.n_users)
         return self.serve_blocks(BlocksHere([block]), length)
 
@@ -149,11 +163,83 @@ class ItemLists:
         prices = self._named(made.prices.tolist(), made.spread_price)
         return joined(blocks.map(ServedBlock.served, prices))
 
+    def _rank_alone(self, scenario: Scenario, limits: LimitMatrix) -> RankedLists:
+        """The list of the one user of a scenario."""
+        (offer,) = self.likely_items(scenario, limits.length, every=self.is_several)
+        request = Request(offer, limits)
+        made = alone(request, np.zeros(len(limits)))
+        columns, values = request.columns[made.at], request.values[made.at]
+        return listed(offer, columns, values, limits.length, self._named(made.prices))
+
+    def likely_items(
+        self, scenario: Scenario, length: int, *, every: bool
+    ) -> Iterator[LikelyItems]:
+        """What each user may be shown, one user after the other.
+
+        every: all items, whose groups may have prices of their own; else the best by some ranker.
+        """
+        at_once = rows_at_once(len(self._in_group), SCORES_AT_ONCE)
+        for first in range(0, scenario.n_users, at_once):
+            rows = torch.arange(first, min(first + at_once, scenario.n_users))
+            yield from self._likely_items(scenario, rows, length, every=every)
+
+    def _likely_items(
+        self, scenario: Scenario, rows: Tensor, length: int, *, every: bool
+    ) -> Iterator[LikelyItems]:
+        users, queues = scenario.codes_of(rows), scenario.queue[rows]
+        taken = self.histories[users] if scenario.taken is None else scenario.taken[rows]
+        worth = [1.0] * len(rows) if scenario.worth is None else scenario.worth[rows].tolist()
+        items = self.probabilities.items.logits(
+            self._weights(users, queues),
+            users,
+            queues,
+            scenario.blocked_table(rows),
+            None if every else self._groups,
+            length,
+        )
+        for (codes, logits), had, factor in zip(items, taken.tolist(), worth, strict=True):
+            highest = float(logits.max(initial=NEVER))
+            total = highest + math.log(float(np.exp(logits - highest).sum()) or 1.0)
+            if not math.isfinite(total):
+                raise not_finite()
+            likes = max(1.0, had / (LATER - 1))
+            yield LikelyItems(logits, codes, total, likes, factor, length)
+
+    @torch.no_grad()
+    def _weights(self, users: Tensor, queues: Tensor) -> Logits:
+        """(b, features) of the items for users in these states."""
+        if self._same_weights is not None:
+            return np.repeat(self._same_weights[None], len(users), axis=0)
+        device = self.sensitive.device
+        found = self.probabilities.weights(users.to(device), queues.to(device))
+        return found.cpu().numpy()
+
+    @cached_property
+    def _same_weights(self) -> Logits | None:
+        """The weights, where they are the same in all states."""
+        return self.probabilities.same_weights()
+
+    @cached_property
+    def _in_group(self) -> np.ndarray:
+        """(n_items,) whether an item is in the group."""
+        return self.sensitive.cpu().numpy()
+
+    @cached_property
+    def _groups(self) -> tuple[np.ndarray, np.ndarray]:
+        """The items of the group, and the others."""
+        return self._in_group.nonzero()[0], (~self._in_group).nonzero()[0]
+
     def matrix(self, length: int) -> LimitMatrix:
         """The limits on lists of a length; refused where no lists can keep several of them."""
-        if self.is_several:
-            return possible_limits(self.limits, length)
-        return self._on_group(self.rule, length)
+        if length not in self._matrices:
+            if len(self._matrices) >= MOST_LENGTHS:
+                self._matrices.clear()
+            self._matrices[length] = (
+                possible_limits(self.limits, length)
+                if self.is_several
+                else self._on_group(self.rule, length)
+            )
+        return self._matrices[length]
 
     def _on_group(self, rule: PlaceRule, length: int) -> LimitMatrix:
         return LimitMatrix.from_rules([GroupRule(rule, self.sensitive.cpu().numpy())], length)
@@ -204,13 +290,25 @@ class ItemLists:
         features = candidate_set.features[..., :-1].cpu().unbind(2)
         return [candidates, *(Candidates.checked(items, one.numpy()) for one in features)]
 
-    def _named(self, prices: Sequence[float], spread_price: float = 0.0) -> dict[str, float]:
+    def _named(
+        self, prices: Sequence[float] | Floats, spread_price: float = 0.0
+    ) -> dict[str, float]:
         """The prices by the texts of the limits, or of the level where there are none."""
+        found = list(map(float, prices))
         if self.is_several:
-            return dict(zip(map(str, self.limits), prices, strict=True))
-        on_group = [str(one) for one in self.limits if not one.limit.is_gini]
-        named = dict.fromkeys(on_group if self.limits else [self.level], prices[0])
-        return named | {str(one): spread_price for one in gini_limits(self.limits)}
+            return dict(zip(self._names, found, strict=True))
+        named = dict.fromkeys(self._names, found[0])
+        return named | dict.fromkeys(self._gini_names, spread_price)
+
+    @cached_property
+    def _gini_names(self) -> list[str]:
+        return [str(one) for one in gini_limits(self.limits)]
+
+    @cached_property
+    def _names(self) -> list[str]:
+        """Of the limits on groups, or of the level where there are no limits."""
+        on_groups = [str(one) for one in self.limits if not one.limit.is_gini]
+        return on_groups if self.limits else [self.level]
 
     @torch.no_grad()
     def interactive(self, scenario: Scenario, length: int) -> Tensor:
@@ -235,15 +333,18 @@ class ItemLists:
             return ExposureGuard(rules_of(self.limits))
         return ExposureGuard(self.rule, price=price)
 
-    @torch.no_grad()
     def one_by_one(self, scenario: Scenario, length: int, guard: ExposureGuard) -> RankedLists:
         """One user at a time, in order of arrival, counted by the guard."""
-        block = self.block(scenario, length, scenario.n_users)
-        table = block.candidates
-        items = np.broadcast_to(table.items, table.values.shape)
-        group = None if self.is_several else self.sensitive.cpu().numpy()
-        shown = guard.serve_all(items, table.values, group, length)
-        return served_lists(shown, table, block.probabilities, self._named(guard.prices.tolist()))
+        # Refuses limits that no lists can keep, as for all users together.
+        self.matrix(length)
+        group, made = None if self.is_several else self._in_group, []
+        for offer in self.likely_items(scenario, length, every=self.is_several):
+            columns = guard.answer(offer, length, group)
+            made.append(listed(offer, columns, offer.values(columns), length, {}))
+        if not made:
+            return RankedLists(np.empty((0, length), dtype=np.int64))
+        prices = MappingProxyType(self._named(guard.prices))
+        return replace(joined(made), prices=prices)
 
     def candidates(
         self, candidate_set: CandidateSet, users: Tensor, queues: Tensor, length: int
@@ -344,6 +445,18 @@ class ServedBlock(Block):
     def served(self, prices: Mapping[str, float]) -> RankedLists:
         """The lists that were made last."""
         return served_lists(self.lists, self.tables[0], self.probabilities, prices)
+
+
+def listed(
+    offer: LikelyItems, columns: Counts, values: Floats, length: int, prices: Mapping[str, float]
+) -> RankedLists:
+    """The list of one user, by the columns of its items among those on offer, with their values."""
+    filled = len(columns)
+    lists = np.full((1, length), -1, dtype=np.int64)
+    lists[0, :filled] = offer.items(columns)
+    numbers = np.full((2, 1, length), np.nan)
+    numbers[0, 0, :filled], numbers[1, 0, :filled] = values, offer.probabilities(columns)
+    return RankedLists(lists, numbers[0], numbers[1], prices)
 
 
 def served_lists(

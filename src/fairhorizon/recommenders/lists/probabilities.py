@@ -2,14 +2,19 @@
 users can be compared."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Protocol as Interface
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from fairhorizon.allocation.candidates import Offer
+from fairhorizon.allocation.limit_matrix import Counts, Floats
+from fairhorizon.metrics import accuracy
 from fairhorizon.rankers.candidates import CLOSED, CandidateSet
 from fairhorizon.ranking import discount
-from fairhorizon.recommenders.lists.features import FeatureSource
+from fairhorizon.recommenders.lists.features import FeatureSource, Logits
 
 
 class ItemProbabilities(Interface):
@@ -18,6 +23,12 @@ class ItemProbabilities(Interface):
     @property
     def items(self) -> FeatureSource:
         """Where candidates come from."""
+
+    def weights(self, users: Tensor, queues: Tensor) -> Tensor:
+        """(b, features) the weight of each feature of the items for users in these states."""
+
+    def same_weights(self) -> Logits | None:
+        """(features,) the weights where they are the same in all states; else None."""
 
     def predict(self, candidate_set: CandidateSet, users: Tensor, queues: Tensor) -> Tensor:
         """(b, C) the probability of each candidate of users in these states; 0 for no item."""
@@ -31,11 +42,16 @@ class WeightedProbabilities:
     """
 
     items: FeatureSource
-    weights: tuple[float, ...]  # of all features but the last
+    row: tuple[float, ...]  # of weights, of all features but the last
+
+    def weights(self, users: Tensor, queues: Tensor) -> Tensor:
+        return torch.from_numpy(self.same_weights()).to(queues.device).expand(len(users), -1)
+
+    def same_weights(self) -> Logits:
+        return np.array([*self.row, 0.0], dtype=np.float32)
 
     def predict(self, candidate_set: CandidateSet, users: Tensor, queues: Tensor) -> Tensor:
-        row = torch.tensor([*self.weights, 0.0], device=queues.device)
-        return softmax_probabilities(candidate_set, row.expand(len(users), 1, -1))
+        return softmax_probabilities(candidate_set, self.weights(users, queues)[:, None])
 
 
 def softmax_probabilities(candidate_set: CandidateSet, weights: Tensor) -> Tensor:
@@ -61,3 +77,43 @@ def ideal(likes: Tensor, length: int) -> Tensor:
     whole = likes.clamp(0, length).floor().long()
     rest = likes.clamp(0, length) - whole
     return totals[whole] + rest * gains[whole.clamp(max=length - 1)]
+
+
+PROBABLE = 1 - 1e-6  # no item is certain: the value would be that of a certain one, whatever comes
+
+
+@dataclass(frozen=True, eq=False)
+class LikelyItems(Offer):
+    """The candidates of one user in the order of their logits; the rest is computed where needed.
+
+    The same probabilities and values as by `softmax_probabilities` and `item_values`.
+    """
+
+    total: float = 0.0  # the logarithm of the sum of exp(logit)
+    likes: float = 1.0  # how many items the user is expected to take
+    worth: float = 1.0  # that the user's values are multiplied by
+    length: int = 1  # of the list
+
+    def probabilities(self, columns: Counts) -> Floats:
+        found: Floats = np.exp(self.order[columns].astype(np.float64) - self.total)
+        return found
+
+    def values(self, columns: Counts) -> Floats:
+        likely = np.minimum(self.probabilities(columns), PROBABLE)
+        liked: Floats = -np.expm1(self.likes * np.log1p(-likely))
+        return liked * (self.worth / self.ideal)
+
+    @property
+    def ideal(self) -> float:
+        """As the function `ideal`, of one user."""
+        totals, most = _ideal_totals(self.length), min(self.likes, float(self.length))
+        whole = int(most)
+        rest = most - whole
+        return totals[whole] + (rest * (totals[whole + 1] - totals[whole]) if rest else 0.0)
+
+
+@lru_cache(maxsize=64)
+def _ideal_totals(length: int) -> tuple[float, ...]:
+    """DCG of the first 0, 1, ..., `length` places."""
+    gains = accuracy.discount(np.arange(1, length + 1))
+    return (0.0, *np.cumsum(gains).tolist())

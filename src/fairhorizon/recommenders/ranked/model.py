@@ -1,7 +1,7 @@
 """A ranker as a recommender, with or without a re-ranker, and `NAME+lists`, joint allocation."""
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
@@ -28,7 +28,7 @@ from fairhorizon.recommenders.base import (
     ValuedItems,
 )
 from fairhorizon.recommenders.lists.item_lists import GiniTarget, ItemLists
-from fairhorizon.recommenders.lists.probabilities import WeightedProbabilities
+from fairhorizon.recommenders.lists.probabilities import LikelyItems, WeightedProbabilities
 from fairhorizon.recommenders.online import OnlineRecommender
 from fairhorizon.recommenders.progress import SILENT, Listener
 from fairhorizon.recommenders.ranked.by_user import UserLists
@@ -201,8 +201,14 @@ class Ranked(Recommender):
         return self._strategy().in_blocks(feedback=feedback, seed=self.seed)
 
     def item_values(self, scenario: Scenario, *, length: int) -> ValuedItems:
-        lists = AllocatedLists(replace(self._fitted(), limits=()), ListAllocation()).item_lists()
+        lists = self._without_limits()
         return lists.values_of_all(scenario, torch.arange(scenario.n_users), length)
+
+    def likely_items(self, scenario: Scenario, *, length: int) -> Iterator[LikelyItems]:
+        return self._without_limits().likely_items(scenario, length, every=True)
+
+    def _without_limits(self) -> ItemLists:
+        return AllocatedLists(replace(self._fitted(), limits=()), ListAllocation()).item_lists()
 
     def expected_exposure(self, scenario: Scenario) -> NDArray[np.float64] | None:
         return self._strategy().expected_exposure(scenario)

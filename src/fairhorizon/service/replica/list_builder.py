@@ -4,7 +4,7 @@ import time
 import uuid
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,12 +12,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fairhorizon.allocation.candidates import NEVER
+from fairhorizon.allocation.candidates import NEVER, Offer
 from fairhorizon.allocation.guard import ExposureGuard, GuardedList
 from fairhorizon.errors import FairHorizonError
 from fairhorizon.fcpo.retention.replay import FittedRetention, best_open
 from fairhorizon.model.serving import RepeatRule, Requests
-from fairhorizon.recommenders.base import ValuedItems
+from fairhorizon.recommenders.lists.probabilities import LikelyItems
 from fairhorizon.recommenders.responses import ResponseHistory, see_many
 from fairhorizon.service.budget.leases import LeaseBalance
 from fairhorizon.service.replica.snapshot import ServingSnapshot
@@ -176,8 +176,8 @@ class ListBuilder:
     @torch.inference_mode()
     def _valued(
         self, requests: Sequence[ListRequest], users: UserHistories
-    ) -> dict[int, tuple[NDArray[np.float32], NDArray[np.float32]]]:
-        """(n_items,) values and probabilities for each request, all those of one length at once."""
+    ) -> dict[int, LikelyItems]:
+        """What each request may be shown, all those of one length at once."""
         state = self.snapshot.state
         if state is None:
             return {}
@@ -195,24 +195,25 @@ class ListBuilder:
                 [person for person, _ in known], self.snapshot.catalogue.hidden, RepeatRule()
             )
             scenario = batch.scenario(state.users, state.n_items, state.unlimited.queue_length)
-            made = state.unlimited.item_values(scenario, length=n)
-            worth = self._worth(scenario, made, [one.user for one in some], users)
-            weighed = made.values if worth is None else made.values * worth[:, None]
-            values = weighed.masked_fill(made.items < 0, NEVER).float().numpy()
-            probabilities = made.probabilities.float().numpy()
-            for row, (one, (_, refused)) in enumerate(zip(some, known, strict=True)):
+            offers = list(state.unlimited.likely_items(scenario, length=n))
+            worth = self._worth(scenario, offers, [one.user for one in some], users)
+            for one, offer, factor, (_, refused) in zip(some, offers, worth, known, strict=True):
                 # Not in the history: what was refused says nothing of taste to a ranker.
-                values[row, refused] = NEVER
-                found[id(one)] = (values[row], probabilities[row])
+                offer.order[refused] = NEVER
+                found[id(one)] = offer if factor == 1 else replace(offer, worth=factor)
         return found
 
     def _worth(
-        self, scenario: Scenario, made: ValuedItems, asking: Sequence[str], users: UserHistories
-    ) -> Tensor | None:
-        """(b,) what a like of those who ask is worth; None: nobody looks at it."""
+        self,
+        scenario: Scenario,
+        offers: Sequence[LikelyItems],
+        asking: Sequence[str],
+        users: UserHistories,
+    ) -> list[float]:
+        """What a like of those who ask is worth; 1: nobody looks at it."""
         retention, state = self.snapshot.retention, self.snapshot.state
         if self.settings.value is not ListValue.LONG or retention is None:
-            return None
+            return [1.0] * len(offers)
         assert state is not None
         assert scenario.taken is not None
         negative = self.settings.negative
@@ -220,32 +221,38 @@ class ListBuilder:
         # The record may still have the responses of somebody who asked to be forgotten.
         known = [None if one in self.snapshot.forgotten else one for one in asking]
         responses = current_responses(retention, known, scenario.taken, answers)
-        return retention.worth(
-            responses, best_open(made.items, made.probabilities, state.unlimited.sensitive_)
+        every = np.arange(len(offers[0].order))
+        items = np.stack([np.where(one.order > NEVER, every, -1) for one in offers])
+        chances = np.stack([one.probabilities(every) for one in offers]).astype(np.float32)
+        best = best_open(
+            torch.from_numpy(items), torch.from_numpy(chances), state.unlimited.sensitive_
         )
+        worth: list[float] = retention.worth(responses, best).tolist()
+        return worth
 
     def _recommended(
-        self,
-        request: ListRequest,
-        valued: dict[int, tuple[NDArray[np.float32], NDArray[np.float32]]],
-        balance: LeaseBalance,
+        self, request: ListRequest, valued: dict[int, LikelyItems], balance: LeaseBalance
     ) -> BuiltList:
         if self.snapshot.state is None:
             raise NoModelError(
                 "there is no model yet (promote one: POST /v1/models, or start with --run)"
             )
-        values, probabilities = valued[id(request)]
-        items = self.snapshot.catalogue
-        wanted = np.ones(len(values), dtype=np.bool_)
-        for category in request.categories:
-            wanted &= items.in_category(category)
-        # Ids that nobody knows are passed over: callers may exclude what is not here yet.
-        wanted[[items.codes[one] for one in request.exclude if one in items.codes]] = False
-        values[~wanted] = NEVER
-        codes, chosen = self._chosen(request, values, None, balance)
+        offer, items = valued[id(request)], self.snapshot.catalogue
+        wanted = len(offer.order)
+        if request.categories or request.exclude:
+            kept = np.ones(wanted, dtype=np.bool_)
+            for category in request.categories:
+                kept &= items.in_category(category)
+            # Ids that nobody knows are passed over: callers may exclude what is not here yet.
+            kept[[items.codes[one] for one in request.exclude if one in items.codes]] = False
+            offer.order[~kept] = NEVER
+            wanted = int(kept.sum())
+        codes, chosen = self._chosen(request, offer, balance)
         # A category of three items gives three places; a user who took everything is short of ten.
-        missing = min(request.n, int(wanted.sum())) - len(codes)
-        return self._built(request, codes, chosen, values[codes], probabilities[codes], missing)
+        missing = min(request.n, wanted) - len(codes)
+        return self._built(
+            request, codes, chosen, offer.values(codes), offer.probabilities(codes), missing
+        )
 
     def _ranked(self, request: ListRequest, balance: LeaseBalance) -> BuiltList:
         assert request.candidates is not None
@@ -267,7 +274,7 @@ class ListBuilder:
         }
         codes = np.array(list(open_ones), dtype=np.int64)
         scores = np.array(list(open_ones.values()), dtype=np.float64)
-        shown, chosen = self._chosen(request, scores, codes, balance)
+        shown, chosen = self._chosen(request, Offer(scores, codes), balance)
         own = np.array([open_ones[code] for code in shown.tolist()])
         missing = min(request.n, len(codes)) - len(shown)
         return self._built(request, shown, chosen, own, own, missing)
@@ -275,13 +282,12 @@ class ListBuilder:
     def _chosen(
         self,
         request: ListRequest,
-        values: NDArray[np.floating[Any]],
-        codes: Codes | None,
+        offer: Offer,
         balance: LeaseBalance,
     ) -> tuple[Codes, list[float] | None]:
         """The items of a list, counted, and their probabilities where lists are explored."""
-        guard, length = self.guards[request.source], min(request.n, len(values))
-        chosen = guard.decide(values, codes, balance.caps, length)
+        guard, length = self.guards[request.source], min(request.n, len(offer.order))
+        chosen = guard.decide(offer, balance.caps, length)
         items, probabilities = chosen.items, None
         if self.settings.explore:
             items, probabilities = explored(chosen, self.settings.explore, self.draws)
