@@ -5,7 +5,9 @@
 
 PPO knows no costs. So the reward loses a multiplier times what a showing costs beyond its budget,
 and each multiplier rises while its limit is broken and falls while it is kept (PPO-Lagrangian). The
-program prints likes of an episode and what a showing cost of each limit, beside random items.
+program prints likes of an episode and what a showing cost of each limit, beside random items. With
+seed 0 it is 4.97 likes of 10 against 2.73, and 18.3 % popular showings where 20 % are asked for:
+multipliers come near to a limit, and do not keep it as the control of this package does.
 """
 
 import argparse
