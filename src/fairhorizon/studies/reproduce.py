@@ -77,6 +77,8 @@ class Serving:
 AS_TRAINED = Serving("")  # as the settings of the preset say
 BY_LEARNING_ALONE = Serving("control=off", {"control": False})
 LONG_SERVINGS = (AS_TRAINED, BY_LEARNING_ALONE)
+# Of a policy that was trained without a limit: the control keeps it, as behind a ranker.
+BY_CONTROL_ALONE = Serving("trained without a limit", {"alpha_prime": LONG_LIMIT})
 
 
 def servings(preset: str) -> tuple[Serving, Serving]:
@@ -238,7 +240,10 @@ class PaperStudy:
         return rows
 
     def long_runs(self) -> list[tuple[NamedMethod, LongStudy]]:
-        """Every run of Figure 4: MF and its rivals, each policy with the control and without."""
+        """Every run of Figure 4: MF and its rivals, each policy with the control and without.
+
+        The last policy also after a training without a limit, as the rankers behind the control.
+        """
         runs = [
             (NamedMethod.at_limit(Method.parse(name), LONG_LIMIT), self.long())
             for name in LONG_RIVALS
@@ -248,6 +253,9 @@ class PaperStudy:
             for serving in LONG_SERVINGS:
                 label = f"{name}, {serving.name}" if serving.name else name
                 runs.append((NamedMethod(label, method), self.long(serving)))
+        label = f"{POLICIES[-1]}, {BY_CONTROL_ALONE.name}"
+        method = Method.parse(POLICIES[-1]).limited_to(1.0)
+        runs.append((NamedMethod(label, method), self.long(BY_CONTROL_ALONE)))
         return runs
 
     def run(
