@@ -5,9 +5,11 @@ import pytest
 from scipy import sparse
 from scipy.optimize import LinearConstraint, milp
 
+from fairhorizon.allocation import prices
 from fairhorizon.allocation.candidates import Candidates
 from fairhorizon.allocation.engine import Allocation, allocate
 from fairhorizon.allocation.limit_matrix import GroupRule, LimitMatrix
+from fairhorizon.allocation.prices import exchanged_in_turn
 from fairhorizon.errors import ConfigError, ModelError
 from fairhorizon.limits.place_rule import PlaceRule, PlaceWeights
 from fairhorizon.vocabulary import Scope
@@ -117,6 +119,51 @@ def test_many_users_are_within_a_fraction_of_an_exchange_of_the_bound():
     weights = 1 / np.log2(np.arange(2, length + 2))
     value = (np.take_along_axis(values, made.lists, axis=1) * weights).sum()
     assert made.value == pytest.approx(value, rel=1e-5)
+
+
+def test_exchanges_in_turn_by_hand():
+    """User 0 takes off most for what is lost, user 1 the rest; nobody is exchanged twice."""
+    users = np.array([0, 0, 1, 1, 2])
+    losses = np.array([0.2, 0.1, 0.3, 0.9, 0.01])
+    use = np.array([[-2.0, 0.0], [-1.0, 0.0], [-1.0, 0.0], [-2.0, 0.0], [0.0, 1.0]])
+    for excess, wanted in ((3.0, [0, 2]), (1.0, [1]), (0.0, []), (5.0, None)):
+        chosen = exchanged_in_turn(users, losses, use, np.array([-excess, 0.0]))
+        assert (None if chosen is None else chosen.tolist()) == wanted
+    # With what it takes of the other limit, the first is no longer the best; then 1 and 3 would do,
+    # which a program finds.
+    use[0, 1] = 1.0
+    assert exchanged_in_turn(users, losses, use, np.array([-3.0, 0.0])) is None
+    assert exchanged_in_turn(users, losses, use, np.array([-3.0, 1.0])).tolist() == [0, 2]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_many_users_need_no_program_of_whole_numbers(seed, monkeypatch):
+    """Lists of 300 users under 60 limits, a limit for each of 57 sellers among them."""
+
+    def refused(*_, **__):
+        raise AssertionError("a program was solved")
+
+    monkeypatch.setattr(prices, "choose_alternatives", refused)
+    draw = np.random.default_rng(seed)
+    users, n_items, length = 300, 400, 6
+    popularity = np.sort(draw.exponential(size=n_items))[::-1]
+    values = (popularity * draw.exponential(size=(users, n_items))).astype(np.float32)
+    owner = draw.integers(0, 57, n_items)
+    rules = [
+        GroupRule(PlaceRule(0.04), owner == seller, f"seller {seller}") for seller in range(57)
+    ]
+    rules += [
+        GroupRule(PlaceRule(0.1), owner < 6, "big"),
+        GroupRule(PlaceRule(0.68, is_floor=True), owner > 20, "small"),
+        GroupRule(PlaceRule(0.1, is_floor=True), draw.random(n_items) < 0.04, "new"),
+    ]
+    items = np.broadcast_to(np.arange(n_items), values.shape)
+    made = solve(items, values, rules, length)
+    assert made.kept
+    assert (made.lists >= 0).all()
+    assert shares(rules, made.lists, length).max() <= 1e-6
+    assert -1e-9 <= (made.bound - made.value) / made.value <= 1e-3
+    assert (made.prices > 0).sum() > 5
 
 
 def test_one_limit_gives_the_value_of_the_exact_joint_lists():

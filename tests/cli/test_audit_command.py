@@ -124,12 +124,14 @@ def test_a_mistake_is_one_line_and_leaves_nothing(
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
-def test_wrong_usage_exits_with_2(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["audit", "lists.csv"]) == 2
+def test_wrong_usage_exits_with_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lists = tmp_path / "lists.csv"
+    lists.write_text("user,item\n0,1\n")
+    assert run(["audit", str(lists)]) == 2
     assert "--data" in capsys.readouterr().err
-    assert run(["audit", "lists.csv", "--data", MARKET, "--k=0"]) == 2
+    assert run(["audit", str(lists), "--data", MARKET, "--k=0"]) == 2
     assert "--k: '0' (give whole numbers" in capsys.readouterr().err
-    assert run(["audit", "lists.csv", "--data", MARKET, "--alpha-prime=nan"]) == 2
+    assert run(["audit", str(lists), "--data", MARKET, "--alpha-prime=nan"]) == 2
     assert "--alpha-prime" in capsys.readouterr().err
 
 

@@ -179,8 +179,18 @@ def test_atomic_files_and_a_split_of_ones_own(
     compared = ("compare", "--methods=popularity", "--seeds=1", "--k=5", "--keep-ties")
     fairhorizon(*compared, "--data=parts", "--split=given", "--out=given", "--json=given.json")
     limit = "--limit=class=War<=0.4"
-    fairhorizon(*compared, "--data=films", limit, "--out=whole", "--json=whole.json")
+    users = [f"{user}\t{'F' if user < 5 else 'M'}" for user in range(12)]
+    table = "\n".join(["user_id:token\tgender:token", *users]) + "\n"
+    (tmp_path / "films/films.user").write_text(table)
+    by_gender = "--user-groups=gender"
+    fairhorizon(*compared, "--data=films", limit, by_gender, "--out=whole", "--json=whole.json")
     given, whole = (json.loads(Path(f"{name}.json").read_text()) for name in ("given", "whole"))
     assert given["rows"][0]["metrics"] == whole["rows"][0]["metrics"]
     assert given["rows"][0]["metrics"]["ndcg@5"]["mean"] > 0
     assert whole["limit_rows"][0]["limit"] == "class=War<=0.4"
+    women, men = whole["user_groups"]
+    assert [(one["group"], one["users"]) for one in (women, men)] == [("F", 5), ("M", 7)]
+    mean = (5 * women["mean"] + 7 * men["mean"]) / 12
+    assert mean == pytest.approx(whole["rows"][0]["metrics"]["ndcg@5"]["mean"])
+    assert women["low"] < women["difference"] == -men["difference"] < women["high"]
+    assert "popularity,F,5," in (tmp_path / "whole/users.csv").read_text()

@@ -135,7 +135,7 @@ def test_from_a_comparison_to_the_page(tmp_path: Path, capsys: pytest.CaptureFix
             ["kind_quota=12 of a window of 10 closes nothing (give less than window)"],
         ),
         (["--methods=fcpo", "--group-column=kind"], 1, ["go together (give both)"]),
-        (["--methods=fcpo", "--item-table=a.csv"], 1, ["a.csv: which column has the groups?"]),
+        (["--methods=fcpo", "--item-table=a.csv"], 1, ["a.csv: there is no such file"]),
     ],
 )
 def test_mistakes_are_refused_before_any_work(

@@ -110,7 +110,9 @@ def test_the_formats_hold_the_same_and_an_audit_reads_them(shop: Path, tmp_path:
             f"audit {out} --data {log} --user buyer --k {K} --limit popular<=0.4 "
             f"--json {tmp_path / 'audit.json'}"
         )
-        found[suffix] = (out.read_bytes(), json.loads((tmp_path / "audit.json").read_text()))
+        audit = json.loads((tmp_path / "audit.json").read_text())
+        assert f"lists.{suffix}" in audit.pop("made_by")["command"]
+        found[suffix] = (out.read_bytes(), audit)
     assert found["csv"][1] == found["parquet"][1] == found["jsonl"][1]
     frames = [
         pl.read_csv(tmp_path / "lists.csv"),

@@ -205,7 +205,7 @@ def test_efficiency_times_every_contestant(tmp_path: Path) -> None:
         (["compare"], 2, ["--data"]),
         (["compare", "--data=nowhere.csv", "--methods=bpr"], 1, ["nowhere.csv"]),
         (["frontier", MARKET, "--methods=ease+quota@x"], 2, ["'x' is no number"]),
-        (["efficiency", MARKET, "--ranker=fcpo"], 2, ["--ranker: 'fcpo' (there are popularity,"]),
+        (["efficiency", MARKET, "--ranker=fcpo"], 2, ["'--ranker': 'fcpo' (there are popularity,"]),
         (["efficiency", MARKET, "--k=100"], 1, ["there are only 80 items"]),
     ],
 )

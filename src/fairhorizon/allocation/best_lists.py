@@ -184,11 +184,14 @@ def _by_value(
     best = np.full((length + 1, b), -np.inf)
     best[0] = 0.0
     taken = np.zeros((n, length, b), dtype=np.bool_)
-    place = weights[:, None]
-    for i in range(n):
-        with_it = best[:-1] + (place * by_item[i] - charge[i])
-        np.greater(with_it, best[1:], out=taken[i])
-        np.maximum(best[1:], with_it, out=best[1:])
+    place, shorter, longer = weights[:, None], best[:-1], best[1:]
+    with_it = np.empty_like(longer)
+    for item, its_charge, is_better in zip(by_item, charge, taken, strict=True):
+        np.multiply(place, item, out=with_it)
+        np.subtract(with_it, its_charge, out=with_it)
+        np.add(shorter, with_it, out=with_it)
+        np.greater(with_it, longer, out=is_better)
+        np.maximum(longer, with_it, out=longer)
     left = best.argmax(0)
     merit = best[left, users]
     at = np.full((b, length), -1, dtype=np.int64)

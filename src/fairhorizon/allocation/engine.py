@@ -18,7 +18,7 @@ from typing import Protocol as Interface
 
 import numpy as np
 from scipy import sparse
-from scipy.optimize import linprog
+from scipy.optimize import Bounds, LinearConstraint, milp
 
 from fairhorizon.allocation.best_lists import BestLists, Lists
 from fairhorizon.allocation.candidates import NEVER, Candidates, Offer
@@ -445,12 +445,14 @@ def _most_showings(limits: LimitMatrix, caps: Floats, open_to: Counts) -> int:
     """
     if not limits.counts_alike:
         return int(open_to.sum())
-    program = linprog(
+    program = milp(  # no integers, but scipy prepares it in half the time of `linprog`
         -np.ones(limits.n_classes),
-        A_ub=sparse.csr_array(limits.members.astype(np.float64)),
         # showings are whole
-        b_ub=np.maximum(0.0, np.floor(caps + ROUNDING)),
-        bounds=np.stack([np.zeros(limits.n_classes), open_to], axis=1),
+        constraints=LinearConstraint(
+            sparse.csr_array(limits.members.astype(np.float64)),
+            ub=np.maximum(0.0, np.floor(caps + ROUNDING)),
+        ),
+        bounds=Bounds(np.zeros(limits.n_classes), open_to),
     )
     return whole_showings(-program.fun)
 

@@ -17,6 +17,9 @@ from fairhorizon.files import check_file, claimed
 from fairhorizon.vocabulary import Cut, EngineName, Mode, Protocol
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from fairhorizon.datasets import Dataset, DataSpec
     from fairhorizon.methods import Method
     from fairhorizon.parallel.engine import TaskEngine
@@ -64,6 +67,18 @@ def compare(
             "of these tests together.",
         ),
     ] = None,
+    user_groups: Annotated[
+        str | None,
+        typer.Option(
+            "--user-groups",
+            metavar="COLUMN",
+            help="Compare the accuracy of users by a column of --user-table, or of NAME.user "
+            "beside NAME.inter. Many numbers, such as ages, are three equal parts.",
+        ),
+    ] = None,
+    user_table: Annotated[
+        Path | None, typer.Option("--user-table", help="File with a row per user.")
+    ] = None,
     scores: options.Scores = None,
     lists: options.Lists = None,
     k: options.Lengths = None,
@@ -105,7 +120,7 @@ def compare(
 
     from fairhorizon.report import comparison as report
     from fairhorizon.report.limits import methods_table
-    from fairhorizon.studies.compare import against_all, significance, summary_rows
+    from fairhorizon.studies.compare import against_all, by_user_group, significance, summary_rows
     from fairhorizon.studies.study import Study, study_limits
 
     reading = options.reader(
@@ -128,8 +143,10 @@ def compare(
         opened(study, typed, json_file) as study,
     ):
         study, ks = asked.on_study(study), study.ks
+        groups = groups_of_users(study, user_groups, user_table)
         run_study(study, chosen, range(seeds), engine)
         rows = summary_rows(study, chosen, range(seeds))
+        by_user = [] if groups is None else by_user_group(study, chosen, range(seeds), groups)
         tests = significance(study, chosen, range(seeds))
         all_others = [] if one is None else against_all(study, one, chosen, range(seeds))
         reached = study_limits(study, chosen, range(seeds))
@@ -143,6 +160,7 @@ def compare(
             json_file=json_file,
             limits=reached,
             against=all_others,
+            by_user=by_user,
             made_by=options.made_by(context, study.data, cache_dir, range(seeds)),
         )
     console = Console()
@@ -152,10 +170,33 @@ def compare(
         console.print(report.significance_table(tests))
     if all_others:
         console.print(report.significance_table(all_others, against_all=True))
+    if by_user:
+        console.print(report.users_table(by_user))
     if reached:
         console.print(methods_table(reached))
     print_notes(rows)
     typer.echo(f"{out / 'index.html'}: the page, open it in a browser")
+
+
+def groups_of_users(
+    study: "Study", column: str | None, table: Path | None
+) -> "NDArray[np.object_] | None":
+    """(n_users,) the group of each user by a column; None: none was asked for."""
+    from fairhorizon.data.user_tables import user_cells, users_beside
+    from fairhorizon.metrics.user_groups import groups_of_values
+
+    if column is None:
+        if table is not None:
+            raise typer.BadParameter("is for --user-groups (give both)", param_hint="--user-table")
+        return None
+    data = study.data
+    path = table or users_beside(data.source)
+    if path is None:
+        raise typer.BadParameter(
+            f"{column}: which table has it? (give --user-table)", param_hint="--user-groups"
+        )
+    log, user = study.dataset().log, data.served_column
+    return groups_of_values(user_cells(path, column, log, user=user, encoding=data.encoding))
 
 
 def frontier(

@@ -38,6 +38,7 @@ from fairhorizon.report.tables import (
     Cell,
     Grid,
     format_value,
+    interval_cell,
     markdown,
     metric_columns,
     p_value_cell,
@@ -48,7 +49,7 @@ from fairhorizon.report.tables import (
     units,
     write_grids,
 )
-from fairhorizon.studies.compare import PAPER_NAMES, SignificanceRow
+from fairhorizon.studies.compare import PAPER_NAMES, SignificanceRow, UserGroupRow
 from fairhorizon.studies.rows import LimitRow, OverSeeds, SummaryRow
 from fairhorizon.vocabulary import POPULAR, Protocol
 
@@ -63,6 +64,10 @@ PAPER_NOTE = (
     "may be recommended again."
 )
 SECOND_NOTE = "Second: the best of another model, not a re-ranking of the best."
+USERS_NOTE = (
+    "In percent, of users with test items; Diff.: the group less all other users, with Welch's "
+    "interval of 95 %, not corrected for the number of lines."
+)
 SIGNIFICANCE_NOTE = (
     "Difference in percentage points, p-values two-sided and paired over users; Holm: the p-value "
     "before it, corrected for the number of lines."
@@ -81,15 +86,16 @@ def write_comparison(
     json_file: Path | None = None,
     limits: Sequence[LimitRow] = (),
     against: Sequence[SignificanceRow] = (),
+    by_user: Sequence[UserGroupRow] = (),
     made_by: Mapping[str, Any] | None = None,
 ) -> None:
     """comparison.json for programs, tables as Markdown, CSV and LaTeX, index.html for a browser.
 
-    The tables are table.md; table-K for each K, tests and against as .csv and .tex.
+    The tables are table.md; table-K for each K, tests, against and users as .csv and .tex.
 
     tests: the best method against the second; against: one against each other one, if asked for.
     group: the name of the limited group; limits: those that were measured, if any.
-    made_by: what made the rows, for comparison.json.
+    by_user: accuracy by groups of users; made_by: what made the rows, for comparison.json.
     """
     content = {
         "group": group,
@@ -97,6 +103,7 @@ def write_comparison(
         "significance": [test.to_json() for test in tests],
         **({"against": [test.to_json() for test in against]} if against else {}),
         **limit_content(limits),
+        **({"user_groups": [row.to_json() for row in by_user]} if by_user else {}),
         **({"made_by": made_by} if made_by else {}),
     }
     paper = measured_as_in_paper(rows, group)
@@ -109,6 +116,11 @@ def write_comparison(
             text += "\n" + significance_markdown(compared, against_all=against_all)
             sections.append(significance_section(compared, against_all=against_all))
             grids["against" if against_all else "tests"] = _significance(compared, against_all)
+    if by_user:
+        grids["users"] = _users(by_user)
+        text += f"\n{markdown(grids['users'])}\n\n{USERS_NOTE}\n"
+        table = replace(grids["users"], caption="")
+        sections.append(Section(grids["users"].caption, [table], USERS_NOTE))
     if limits:
         text += "\n" + methods_markdown(limits)
         sections.append(methods_section(limits))
@@ -317,6 +329,29 @@ def _significance(tests: Sequence[SignificanceRow], against_all: bool) -> Grid:
         for test in tests
     ]
     return Grid(headings, lines, len(headings) - 3, caption)
+
+
+def users_table(rows: Sequence[UserGroupRow]) -> Group:
+    """For a terminal: accuracy by groups of users."""
+    return Group(terminal(_users(rows)), USERS_NOTE)
+
+
+def _users(rows: Sequence[UserGroupRow]) -> Grid:
+    name = rows[0].metric.replace("ndcg", "NDCG")
+    headings = ("Method", "Group", "Users", name, "Others", "Diff.", "95 %")
+    lines = [
+        [
+            Cell(row.method),
+            Cell(row.group),
+            Cell(f"{row.users:,}", row.users),
+            percent_cell(row.mean),
+            percent_cell(row.others),
+            percent_cell(row.difference),
+            interval_cell(row.low, row.high),
+        ]
+        for row in rows
+    ]
+    return Grid(headings, lines, 5, "Groups of users")
 
 
 # ---- What the paper itself reports ---------------------------------------------------------------

@@ -87,7 +87,7 @@ def p_value_cell(p: float | None) -> Cell:
 
 def interval_cell(low: float | None, high: float | None) -> Cell:
     """An interval of fractions, in percent."""
-    if low is None or high is None:
+    if low is None or high is None or math.isnan(low) or math.isnan(high):
         return Cell(MISSING)
     return Cell(f"{100 * low:.2f} to {100 * high:.2f}", low)
 

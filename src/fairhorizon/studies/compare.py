@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from fairhorizon.evaluation.short_term import relevance
 from fairhorizon.methods import Method
 from fairhorizon.metrics.accuracy import f1, hit_matrix, mean_over_users, ndcg, recall
 from fairhorizon.metrics.significance import holm, paired_bootstrap, paired_t_test
+from fairhorizon.metrics.user_groups import group_differences
 from fairhorizon.recommenders.base import Levels
 from fairhorizon.studies.rows import SummaryRow, row_content, summary_row
 from fairhorizon.studies.study import Study
@@ -112,6 +113,40 @@ def against_all(
             if method != reference
         ]
     )
+
+
+@dataclass(frozen=True)
+class UserGroupRow:
+    """A method's accuracy for a group of users against all others; means over the seeds."""
+
+    method: str
+    metric: str
+    group: str
+    users: int
+    mean: float
+    others: float
+    difference: float
+    low: float
+    high: float
+
+    def to_json(self) -> dict[str, Any]:
+        return row_content(self)
+
+
+def by_user_group(
+    study: Study, methods: Sequence[Method], seeds: Sequence[int], groups: NDArray[Any]
+) -> list[UserGroupRow]:
+    """NDCG of the longest lists for every group of users, with Welch's interval.
+
+    groups: (n_users,) text; "": in no group.
+    """
+    metric = f"ndcg@{max(study.ks)}"
+    values = values_of_users(study, methods, seeds)
+    return [
+        UserGroupRow(str(method), metric, **asdict(found))
+        for method in methods
+        for found in group_differences(values[method][metric], groups)
+    ]
 
 
 def values_of_users(
