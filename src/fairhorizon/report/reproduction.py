@@ -448,7 +448,7 @@ def write_reproduction(out: Path, found: Reproduced, command: str) -> None:
         for part in section.parts:
             if isinstance(part, Chart):
                 save_figure(out, name, part)
-                text.append(f"![{part.title}]({name}.svg)")
+                text.append(f"![{part.title}]({name}.png)")
             elif isinstance(part, Grid | Folded):
                 grid = part if isinstance(part, Grid) else part.grid
                 grids[name if not grids else f"{name}-{len(grids) + 1}"] = grid
