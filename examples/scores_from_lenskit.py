@@ -1,6 +1,7 @@
 """Scores of a scorer of LensKit, as a ranker behind the limits of this package.
 
-LensKit 2025.8.1 needs pandas 2, so it has an environment of its own.
+LensKit 2025.8.1 needs pandas 2, so it has an environment of its own, with the CPU build of torch
+first; the tests leave it out.
 
     python -m venv lenskit && lenskit/bin/pip install lenskit==2025.8.1
     fairhorizon data split ml-100k --out parts

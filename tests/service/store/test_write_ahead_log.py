@@ -1,12 +1,14 @@
 """SQLite's write-ahead log under traffic that never pauses: it grows, and is emptied again."""
 
+import threading
+import time
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from fairhorizon.service.background import Service
+from fairhorizon.service.background import EVERY, Service
 from fairhorizon.service.settings import ServiceSettings
 from fairhorizon.service.store.catalogue import User, put_users
 from fairhorizon.service.store.database import LARGEST_LOG, Database
@@ -72,4 +74,37 @@ def test_the_maintenance_does_it(database: Database) -> None:
     assert log_size(database) == 0
     file = Path(str(database.url.database))
     assert file.stat().st_size > ROUNDS * ROWS * len(COMMENT)
+    database.close()
+
+
+@pytest.mark.slow
+def test_it_stays_below_64_mb_under_load(database: Database) -> None:
+    """160 MB at 25 MB a second at most, far more than lists write, while three readers overlap."""
+    ended, sizes, most_at_once = threading.Event(), [0], 64 * 2**20
+    maintenance = Service(database, ServiceSettings()).maintenance
+
+    def read() -> None:
+        while not ended.is_set():
+            with database.reading() as connection:
+                n_users(connection)
+                time.sleep(0.05)
+
+    def maintain() -> None:
+        while not ended.wait(EVERY):
+            maintenance._empty_log()
+
+    threads = [threading.Thread(target=work) for work in (read, read, read, maintain)]
+    for thread in threads:
+        thread.start()
+    for number in range(320):
+        with database.writing() as connection:
+            some = [User(f"{number} {row}", comment=COMMENT) for row in range(ROWS)]
+            put_users(database, connection, some)
+        sizes.append(log_size(database))
+        time.sleep(0.02)
+    ended.set()
+    for thread in threads:
+        thread.join()
+    assert 320 * ROWS * len(COMMENT) > 2 * most_at_once
+    assert LARGEST_LOG < max(sizes) < most_at_once
     database.close()

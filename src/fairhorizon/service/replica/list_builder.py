@@ -194,7 +194,7 @@ class ListBuilder:
             batch = Requests(
                 [person for person, _ in known], self.snapshot.catalogue.hidden, RepeatRule()
             )
-            scenario = batch.scenario(state.users, state.n_items, state.unlimited.queue_length)
+            scenario = batch.scenario(state.users, state.n_items, state.queue_length)
             offers = list(state.unlimited.likely_items(scenario, length=n))
             worth = self._worth(scenario, offers, [one.user for one in some], users)
             for one, offer, factor, (_, refused) in zip(some, offers, worth, known, strict=True):
