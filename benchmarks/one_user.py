@@ -61,7 +61,7 @@ def asked_by(state: ServingState, user: object) -> Scenario:
     person = state.users.find(user)
     assert person is not None
     requests = Requests([person], None, RepeatRule())
-    return requests.scenario(state.users, state.n_items, state.unlimited.queue_length)
+    return requests.scenario(state.users, state.n_items, state.queue_length)
 
 
 def scored(state: ServingState, scenario: Scenario) -> Callable[[], object]:

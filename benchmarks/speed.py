@@ -21,8 +21,9 @@ from fairhorizon.fcpo.learner import generalized_advantages, update_actor
 from fairhorizon.fcpo.model import Fcpo
 from fairhorizon.fcpo.policies import Proposal
 from fairhorizon.fcpo.rollouts import rollout
-from fairhorizon.fcpo.training import GaussianEpisodes, Training, scenario_of
+from fairhorizon.fcpo.training import GaussianEpisodes, Training, where_episodes_begin
 from fairhorizon.recommenders.base import FitTask
+from fairhorizon.simulation.feedback import training_scenario
 from shared import parse
 
 PUBLIC_CODE_SECONDS = 38.0
@@ -46,9 +47,9 @@ def step_ratio(training: Training, repeats: int) -> float:
     episodes = training.episodes
     assert isinstance(episodes, GaussianEpisodes)
     users = torch.arange(training.split.train.n_users)
-    scenario = scenario_of(
-        episodes.items, config, episodes.validation.queue.shape[1], training.generator
-    )
+    cuts = where_episodes_begin(episodes.items, config, training.generator)
+    length = episodes.validation.queue.shape[1]
+    scenario = training_scenario(episodes.items, length, config.protocol, cuts)
     proposals = torch.randn(len(users), actor.encoder.item_vectors.shape[1])
     items = actor.encoder.item_vectors[:-1]
 

@@ -7,6 +7,7 @@ an integer program, with a bound on its time, is asked only where groups overlap
 too early.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -50,7 +51,11 @@ class Request:
     def spread(self) -> float:
         """The standard deviation of the best values; nan for fewer than two."""
         best = self.values[: 2 * self.limits.length]
-        return float(best.std()) if len(best) > 1 else np.nan
+        if len(best) < 2:
+            return np.nan
+        # As `std`, which takes four times as long for so few.
+        away = best - best.sum() / len(best)
+        return math.sqrt(float(away @ away) / len(best))
 
     def worth(self, at: Counts) -> float:
         """Of a list: the sum of w v."""

@@ -150,13 +150,13 @@ class Scenario:
         blocked = item_sets(self.excluded, users, n_items, self.never_shown, device)
         return State(self.codes_of(users).to(device), self.queue[users].to(device), blocked)
 
-    def blocked_table(self, rows: Tensor) -> NDArray[np.bool_]:
-        """(len(rows), n_items) which items may not be shown to a few users."""
-        table = np.zeros((len(rows), self.positive.n_items), dtype=np.bool_)
+    def blocked_table(self) -> NDArray[np.bool_]:
+        """(n_users, n_items) which items may not be shown, of a few users."""
+        table = np.zeros((self.n_users, self.positive.n_items), dtype=np.bool_)
         if self.excluded is not None:
-            indptr, items = self.excluded.indptr.numpy(), self.excluded.items.numpy()
-            for row, user in enumerate(rows.tolist()):
-                table[row, items[indptr[user] : indptr[user + 1]]] = True
+            ends, items = self.excluded.indptr.tolist(), self.excluded.items.numpy()
+            for row in range(len(table)):
+                table[row, items[ends[row] : ends[row + 1]]] = True
         if self.never_shown is not None:
             table |= self.never_shown.numpy()
         return table

@@ -179,21 +179,24 @@ class ItemLists:
         every: all items, whose groups may have prices of their own; else the best by some ranker.
         """
         at_once = rows_at_once(len(self._in_group), SCORES_AT_ONCE)
-        for first in range(0, scenario.n_users, at_once):
-            rows = torch.arange(first, min(first + at_once, scenario.n_users))
-            yield from self._likely_items(scenario, rows, length, every=every)
+        if scenario.n_users <= at_once:
+            yield from self._likely_items(scenario, length, every=every)
+            return
+        for rows in torch.arange(scenario.n_users).split(at_once):
+            yield from self._likely_items(scenario.only(rows), length, every=every)
 
     def _likely_items(
-        self, scenario: Scenario, rows: Tensor, length: int, *, every: bool
+        self, scenario: Scenario, length: int, *, every: bool
     ) -> Iterator[LikelyItems]:
-        users, queues = scenario.codes_of(rows), scenario.queue[rows]
-        taken = self.histories[users] if scenario.taken is None else scenario.taken[rows]
-        worth = [1.0] * len(rows) if scenario.worth is None else scenario.worth[rows].tolist()
+        users = torch.arange(scenario.n_users) if scenario.codes is None else scenario.codes
+        taken = self.histories[users] if scenario.taken is None else scenario.taken
+        worth = [1.0] * len(taken) if scenario.worth is None else scenario.worth.tolist()
+        queues = scenario.queue
         items = self.probabilities.items.logits(
             self._weights(users, queues),
             users,
             queues,
-            scenario.blocked_table(rows),
+            scenario.blocked_table(),
             None if every else self._groups,
             length,
         )

@@ -232,7 +232,7 @@ def _reasons(
     # The user as a request for a list would see them: the log and the events since.
     person, _ = snapshot.user_now(user, events, settings.negative)
     scenario = Requests([person], None, RepeatRule()).scenario(
-        state.users, state.n_items, state.unlimited.queue_length
+        state.users, state.n_items, state.queue_length
     )
     because, _ = reasons(state, scenario, np.array(list(codes.values()), dtype=np.int64))
     return {

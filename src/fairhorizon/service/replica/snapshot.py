@@ -70,7 +70,7 @@ def check_values(state: ServingState) -> None:
     if person is None:
         raise ModelError("the log of the model has no users (fit it again)")
     scenario = Requests([person], None, RepeatRule()).scenario(
-        state.users, state.n_items, state.unlimited.queue_length
+        state.users, state.n_items, state.queue_length
     )
     try:
         with torch.inference_mode():
