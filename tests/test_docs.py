@@ -177,7 +177,8 @@ def test_the_readme_is_short_and_has_one_table_of_results() -> None:
 
 def test_the_documents_stay_short() -> None:
     """Generated tables do not count, nor does the reference, which docstrings fill."""
-    pages = [path for path in (ROOT / "docs").rglob("*.md") if path.parent.name != "reference"]
+    generated = [*ROOT.glob("docs/reference/*.md"), *ROOT.glob("docs/results/paper/ml-*.md")]
+    pages = [path for path in (ROOT / "docs").rglob("*.md") if path not in generated]
     written = [GENERATED.sub("", path.read_text(encoding="utf-8")) for path in pages]
     assert sum(len(text.split()) for text in written) <= 30_000
     assert len((ROOT / "CHANGELOG.md").read_text(encoding="utf-8").splitlines()) < 100

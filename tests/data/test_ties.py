@@ -11,6 +11,7 @@ from fairhorizon.data.loading import load
 from fairhorizon.data.splits import (
     Split,
     earlier_part,
+    order_of_ties,
     shuffled_ties,
     split,
     split_by_time,
@@ -155,3 +156,19 @@ def test_the_note_says_what_follows():
     )
     assert "75.8 % of the rows" in ties_note(0.758)
     assert "shuffled (seed 0); --keep-ties" in ties_note(0.758)
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 5000])
+@pytest.mark.parametrize("kind", [np.int64, np.float64])
+def test_the_order_of_ties_is_that_of_a_lexical_sort(n: int, kind: type) -> None:
+    drawing = np.random.default_rng(n)
+    for times_there_are in (1, 3, 4000):
+        times = np.sort(drawing.integers(times_there_are, size=n)).astype(kind)
+        draws = drawing.random(n)
+        assert (order_of_ties(times, draws) == np.lexsort((draws, times))).all()
+
+
+def test_draws_that_differ_in_their_last_bit_are_told_apart() -> None:
+    times = np.append(np.arange(5000), [5000] * 4)
+    draws = np.append(np.full(5000, 0.5), 0.5 + np.array([3, 1, 2, 0]) * 2.0**-53)
+    assert order_of_ties(times, draws)[-4:].tolist() == [5003, 5001, 5002, 5000]

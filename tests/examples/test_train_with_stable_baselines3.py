@@ -20,11 +20,11 @@ def example():
 def test_the_reward_is_likes_less_what_is_beyond_the_budgets(example) -> None:
     env = example.make()
     observation, info = env.reset(seed=1)
-    assert observation.shape == env.observation_space.shape == (100 + 2 * 40,)
+    assert observation.shape == env.observation_space.shape == (20 + 2 * 40,)
     np.testing.assert_array_equal(observation[-40:], info["available"])
     env.multipliers = np.array([2.0, 0.5])
     _, reward, *_, info = env.step(np.flatnonzero(info["available"])[:1])
-    beyond = info["costs"] - [0.3, 0.9]
+    beyond = info["costs"] - [0.3, 0.8]
     assert reward == pytest.approx(info["likes"] - 2 * beyond[0] - 0.5 * beyond[1])
 
 
@@ -33,7 +33,7 @@ def test_a_multiplier_rises_while_its_limit_is_broken(example) -> None:
     moving = example.Multipliers([env])
     moving.costs = [np.array([1.0, 0.0])] * 3 + [np.array([0.0, 1.0])]
     moving._on_rollout_end()
-    # shares 75 and 25 %, budgets 30 and 90 %
+    # shares 75 and 25 %, budgets 30 and 80 %
     assert env.multipliers.tolist() == pytest.approx([0.5 * 0.45, 0])
 
 

@@ -40,8 +40,8 @@ PRESET_SUMMARIES = {
     "fcpo:start": "fcpo:fast without CPO rounds: the same rankers, weights and allocation.",
     "fcpo:strong-start": "fcpo:strong without CPO rounds, to compare with it.",
     "fcpo:long": "FCPO that looks ahead in the long run, for users who can leave.",
-    "fcpo:paper": "FCPO as in the paper: from random weights, one training for every limit.",
-    "fcpo:tuned": "The paper's policy with what its text leaves open chosen on validation items.",
+    "fcpo:paper": "FCPO as the paper's text says: NDCG@20 of 5.0 where the paper has 9.3.",
+    "fcpo:tuned": "The paper's policy, what its text leaves open chosen anew: 12.5 there.",
 }
 
 

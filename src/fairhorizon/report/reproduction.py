@@ -121,7 +121,9 @@ WHY_FIGURE4 = {
     "MF with a control": "The paper compares FCPO, which adapts at every step, with a rule that "
     "adapts every hundred; NAME+control adapts at every step too.",
     "FCPO": "With the control a budget holds at every step; with control=off updates of the policy "
-    "alone have to keep the limit, as in the paper.",
+    "alone have to keep the limit, as in the paper. A policy that has learned to keep it goes on "
+    "showing few popular items when there is room for more; one that was trained without a limit, "
+    "as the rankers are, leaves it to the control.",
 }
 FIGURE4_COLUMNS = {
     "Popular": "share of all showings, each under the label of its moment; the limit is on it",
@@ -446,7 +448,7 @@ def write_reproduction(out: Path, found: Reproduced, command: str) -> None:
         for part in section.parts:
             if isinstance(part, Chart):
                 save_figure(out, name, part)
-                text.append(f"![{part.title}]({name}.svg)")
+                text.append(f"![{part.title}]({name}.png)")
             elif isinstance(part, Grid | Folded):
                 grid = part if isinstance(part, Grid) else part.grid
                 grids[name if not grids else f"{name}-{len(grids) + 1}"] = grid

@@ -91,7 +91,7 @@ class ServiceSettings(Settings):
     """Requests that one key, or one address without keys, may make to one worker."""
     replica_timeout: Annotated[float, Field(gt=0)] = 10
     """Seconds without a sign of life after which the lease of a replica is taken back."""
-    batch: Annotated[int, Field(ge=1, le=256)] = 16
+    batch: Annotated[int, Field(ge=1, le=256)] = 64
     """Requests that are decided and recorded together at most."""
     alert_at: Annotated[float, Field(gt=0, le=1)] = 0.95
     """Part of a share from which on a limit is called near, and below which a floor is missed."""

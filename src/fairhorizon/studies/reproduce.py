@@ -76,7 +76,8 @@ class Serving:
 
 AS_TRAINED = Serving("")  # as the settings of the preset say
 BY_LEARNING_ALONE = Serving("control=off", {"control": False})
-LONG_SERVINGS = (AS_TRAINED, BY_LEARNING_ALONE)
+# Of a policy that was trained without a limit: the control keeps it, as behind a ranker.
+BY_CONTROL_ALONE = Serving("trained without a limit", {"alpha_prime": LONG_LIMIT})
 
 
 def servings(preset: str) -> tuple[Serving, Serving]:
@@ -238,15 +239,24 @@ class PaperStudy:
         return rows
 
     def long_runs(self) -> list[tuple[NamedMethod, LongStudy]]:
-        """Every run of Figure 4: MF and its rivals, each policy with the control and without."""
+        """Every run of Figure 4: MF and its rivals, then each policy in three ways.
+
+        Trained for the limit, under the control and by learning alone; and trained without a limit,
+        under the control, as the rankers behind it are.
+        """
         runs = [
             (NamedMethod.at_limit(Method.parse(name), LONG_LIMIT), self.long())
             for name in LONG_RIVALS
         ]
         for name in POLICIES:
-            method = Method.parse(name).limited_to(LONG_LIMIT)
-            for serving in LONG_SERVINGS:
+            ways = (
+                (LONG_LIMIT, AS_TRAINED),
+                (LONG_LIMIT, BY_LEARNING_ALONE),
+                (1.0, BY_CONTROL_ALONE),
+            )
+            for level, serving in ways:
                 label = f"{name}, {serving.name}" if serving.name else name
+                method = Method.parse(name).limited_to(level)
                 runs.append((NamedMethod(label, method), self.long(serving)))
         return runs
 

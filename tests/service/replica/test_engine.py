@@ -1,6 +1,8 @@
 """A replica: lists under limits, recorded before they are answered."""
 
+import asyncio
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -72,6 +74,58 @@ def test_who_hangs_up_gets_no_list_and_the_others_do(replicas: Callable[..., Eng
     with engine.database.reading() as connection:
         users = connection.execute(sa.select(lists.c.user_id)).scalars().all()
     assert users == ["c2"]
+
+
+def test_coroutines_that_wait_share_a_batch_and_who_hangs_up_gets_no_list(
+    database: Database, shop_run: Path
+) -> None:
+    settings = ServiceSettings()
+    set_up(database, settings, run=shop_run)
+    engine = Engine(database, settings)
+    engine.prepare()
+    users = [f"c{number}" for number in range(12)]
+
+    async def ask_all() -> list[BuiltList]:
+        waiting = [asyncio.create_task(engine.recorded(ListRequest(one, 10))) for one in users]
+        gone = asyncio.create_task(engine.recorded(ListRequest("gone", 10)))
+        await asyncio.sleep(0)  # until all of them wait
+        gone.cancel()
+        await asyncio.wait([gone])
+        engine.start()
+        return await asyncio.gather(*waiting)
+
+    made = asyncio.run(ask_all())
+    engine.stop()
+    assert [one.user for one in made] == users
+    with database.reading() as connection:
+        rows = connection.execute(sa.select(lists).order_by(lists.c.number)).all()
+    assert [row.user_id for row in rows] == users
+    assert [row.id for row in rows] == [one.id for one in made]
+    # One transaction has one time.
+    assert len({row.served_at for row in rows}) == 1
+
+
+def test_a_batch_waits_for_as_many_as_asked_before_and_no_longer_than_it_may(
+    database: Database,
+) -> None:
+    engine = Engine(database, ServiceSettings(batch=3))
+    requests = [ListRequest(f"c{number}", 10) for number in range(5)]
+    first, *others = requests
+    engine.submit(first)
+    late = threading.Timer(0.2, lambda: engine.submit(others[0]))
+    late.start()
+    # Two asked before: the second is waited for, a third is not.
+    assert engine._next_batch(2, time.monotonic() + 600) == [first, others[0]]
+    late.join()
+    engine.submit(first)
+    # Nobody is waited for when the time is over, or by who asks alone.
+    assert engine._next_batch(2, time.monotonic()) == [first]
+    engine.submit(first)
+    assert engine._next_batch(1, time.monotonic() + 600) == [first]
+    for one in requests:
+        engine.submit(one)
+    assert engine._next_batch(0, 0.0) == requests[:3]
+    assert engine._next_batch(0, 0.0) == requests[3:]
 
 
 @pytest.mark.slow

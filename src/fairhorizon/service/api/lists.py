@@ -1,6 +1,5 @@
 """Lists: GET /api/recommend, and POST /v1/rank for the candidates of others."""
 
-import asyncio
 import json
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
@@ -173,7 +172,7 @@ async def _served(service: Service, request: ListRequest) -> BuiltList:
     # Refused at once: a longer queue only makes everybody wait longer than callers do.
     if service.engine.n_waiting >= MOST_WAITING:
         raise ApiProblem(503, "too many requests wait", "try again", {"Retry-After": "1"})
-    return await asyncio.wrap_future(service.engine.submit(request))
+    return await service.engine.recorded(request)
 
 
 def _answer(made: BuiltList, *, with_scores: bool) -> Response:

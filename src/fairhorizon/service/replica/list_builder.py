@@ -1,5 +1,6 @@
 """From requests to lists: values of the model or of the caller, prices, and a hard cap."""
 
+import asyncio
 import time
 import uuid
 from collections.abc import Mapping, Sequence
@@ -52,6 +53,13 @@ class ListRequest:
     candidates: dict[str, float] | None = None
     started: float = field(default_factory=time.perf_counter)
     answer: "Future[BuiltList]" = field(default_factory=Future)
+    waiter: "Waiter | None" = None  # of a coroutine, in place of `answer`
+
+    def is_awaited(self) -> bool:
+        """Whether somebody still waits for the list."""
+        if self.waiter is not None:
+            return not self.waiter.cancelled()
+        return self.answer.set_running_or_notify_cancel()
 
     @property
     def source(self) -> Source:
@@ -106,6 +114,7 @@ class BuiltList:
     prices: dict[str, float] = field(default_factory=dict)
 
 
+Waiter = asyncio.Future[BuiltList]
 MOST_NAMED = 3  # unknown items that a message names
 OTHERS = 20  # items that a place may go to instead
 

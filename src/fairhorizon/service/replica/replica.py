@@ -4,6 +4,7 @@ Lists are recorded before they are answered: one transaction for a batch, its li
 engine is the thread that does it: requests that wait are served together.
 """
 
+import asyncio
 import logging
 import queue
 import threading
@@ -11,6 +12,7 @@ import time
 import zlib
 from collections.abc import Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from enum import Enum
 from typing import Any
 
@@ -25,6 +27,7 @@ from fairhorizon.service.replica.list_builder import (
     ListBuilder,
     ListRequest,
     UserHistories,
+    Waiter,
 )
 from fairhorizon.service.replica.snapshot import ServingSnapshot, SnapshotLoader
 from fairhorizon.service.settings import Counts, ServiceSettings
@@ -340,6 +343,9 @@ class Replica:
         return builder, balance
 
 
+# For how long a batch waits for those who were just answered: a part of what the last one took, in
+# seconds at most.
+WAIT, LONGEST_WAIT = 0.15, 0.003
 NOTHING = ""  # what wakes the thread without a request
 
 
@@ -384,29 +390,51 @@ class Engine:
         self._waiting.put(request)
         return request.answer
 
+    async def recorded(self, request: ListRequest) -> BuiltList:
+        """The same for a coroutine: those that wait for lists of one batch are woken together."""
+        waiter: Waiter = asyncio.get_running_loop().create_future()
+        self._waiting.put(replace(request, waiter=waiter))
+        return await waiter
+
     def refresh(self) -> None:
         """Load what has changed before the next request needs it."""
         self._refresh.set()
         self._waiting.put(NOTHING)
 
     def _run(self) -> None:
+        expected, until = 0, 0.0
         while True:
-            batch = [self._waiting.get()]
-            # Whatever waits is decided together: one pass of the model and one transaction for all.
-            while len(batch) < self.settings.batch and not self._waiting.empty():
-                batch.append(self._waiting.get())
+            batch = self._next_batch(expected, until)
             # Who has hung up needs no list, and none is counted.
-            requests = [
-                one
-                for one in batch
-                if isinstance(one, ListRequest) and one.answer.set_running_or_notify_cancel()
-            ]
+            requests = [one for one in batch if isinstance(one, ListRequest) and one.is_awaited()]
+            started = time.monotonic()
             if requests:
                 self._serve(requests)
             elif self._refresh.is_set():
                 self._refresh_now()
             if None in batch:
                 return
+            ended = time.monotonic()
+            expected = len(requests) + self._waiting.qsize()
+            until = ended + min(LONGEST_WAIT, WAIT * (ended - started))
+
+    def _next_batch(self, expected: int, until: float) -> list[ListRequest | str | None]:
+        """What is decided together: one pass of the model and one transaction for all that waits.
+
+        A commit takes long beside the lists in it, and most of those who were just answered ask
+        again at once. So it waits for them a little, until as many ask as did before.
+
+        expected: as many as were answered last and waited then.
+        until: when their time is over, by the monotonic clock.
+        """
+        batch = [self._waiting.get()]
+        while len(batch) < self.settings.batch and isinstance(batch[-1], ListRequest):
+            left = until - time.monotonic() if len(batch) < expected else 0.0
+            try:
+                batch.append(self._waiting.get(timeout=max(0.0, left)))
+            except queue.Empty:
+                break
+        return batch
 
     def _refresh_now(self) -> None:
         self._refresh.clear()
@@ -428,11 +456,31 @@ class Engine:
                 LOG.exception("lists could not be made")
             # Whether the lists were recorded is not known, so its leases are of no use any more.
             self.replica.lost()
-            for one in requests:
-                one.answer.set_exception(error)
-            return
-        for one, answer in zip(requests, answers, strict=True):
-            if isinstance(answer, Exception):
-                one.answer.set_exception(answer)
-            else:
-                one.answer.set_result(answer)
+            answers = [error] * len(requests)
+        _deliver(requests, answers)
+
+
+def _deliver(requests: Sequence[ListRequest], answers: Sequence[BuiltList | Exception]) -> None:
+    waiters: dict[asyncio.AbstractEventLoop, list[tuple[Waiter, BuiltList | Exception]]] = {}
+    for one, answer in zip(requests, answers, strict=True):
+        if one.waiter is not None:
+            waiters.setdefault(one.waiter.get_loop(), []).append((one.waiter, answer))
+        elif isinstance(answer, Exception):
+            one.answer.set_exception(answer)
+        else:
+            one.answer.set_result(answer)
+    for loop, some in waiters.items():
+        # Once for the batch: every call wakes the thread of the loop, which then takes turns with
+        # this one.
+        loop.call_soon_threadsafe(_wake, some)
+
+
+def _wake(waiters: Sequence[tuple[Waiter, BuiltList | Exception]]) -> None:
+    for waiter, answer in waiters:
+        # Who has hung up meanwhile has cancelled it.
+        if waiter.done():
+            continue
+        if isinstance(answer, Exception):
+            waiter.set_exception(answer)
+        else:
+            waiter.set_result(answer)
