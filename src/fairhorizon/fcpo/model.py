@@ -39,8 +39,8 @@ from fairhorizon.recommenders.base import (
     ValuedItems,
 )
 from fairhorizon.recommenders.interactive import serve_under_control
+from fairhorizon.recommenders.likely_items import LikelyItems
 from fairhorizon.recommenders.lists.item_lists import ItemLists, by_steps, step_limits
-from fairhorizon.recommenders.lists.probabilities import LikelyItems
 from fairhorizon.recommenders.progress import SILENT, LimitNotKeptWarning, Listener, RoundReport
 from fairhorizon.settings import Given, Settings, changed
 from fairhorizon.simulation.dynamics import State

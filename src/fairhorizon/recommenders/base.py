@@ -28,7 +28,7 @@ from fairhorizon.limits.resolved import ResolvedLimit
 from fairhorizon.limits.step_limits import StepLimit
 from fairhorizon.limits.supported import SupportedLimits, check_supported, own_share
 from fairhorizon.rankers.ranker import Ranker
-from fairhorizon.recommenders.lists.probabilities import LikelyItems
+from fairhorizon.recommenders.likely_items import LikelyItems
 from fairhorizon.recommenders.online import OnlineRecommender, Retraining
 from fairhorizon.recommenders.progress import SILENT, Listener
 from fairhorizon.settings import Given, Settings

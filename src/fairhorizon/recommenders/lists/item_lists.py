@@ -39,10 +39,10 @@ from fairhorizon.rankers.candidates import CandidateSet, ScoredCandidates
 from fairhorizon.ranking import discount, rows_at_once
 from fairhorizon.recommenders.base import RankedLists, ValuedItems, columns_of, joined
 from fairhorizon.recommenders.interactive import serve_interactively
+from fairhorizon.recommenders.likely_items import LikelyItems
 from fairhorizon.recommenders.lists.features import CandidateCache, Logits, initial_candidates
 from fairhorizon.recommenders.lists.probabilities import (
     ItemProbabilities,
-    LikelyItems,
     item_values,
 )
 from fairhorizon.simulation.dynamics import Outcome, State

@@ -27,8 +27,9 @@ from fairhorizon.recommenders.base import (
     ServingPlan,
     ValuedItems,
 )
+from fairhorizon.recommenders.likely_items import LikelyItems
 from fairhorizon.recommenders.lists.item_lists import GiniTarget, ItemLists
-from fairhorizon.recommenders.lists.probabilities import LikelyItems, WeightedProbabilities
+from fairhorizon.recommenders.lists.probabilities import WeightedProbabilities
 from fairhorizon.recommenders.online import OnlineRecommender
 from fairhorizon.recommenders.progress import SILENT, Listener
 from fairhorizon.recommenders.ranked.by_user import UserLists

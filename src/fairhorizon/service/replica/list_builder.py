@@ -18,7 +18,7 @@ from fairhorizon.allocation.guard import ExposureGuard, GuardedList
 from fairhorizon.errors import FairHorizonError
 from fairhorizon.fcpo.retention.replay import FittedRetention, best_open
 from fairhorizon.model.serving import RepeatRule, Requests
-from fairhorizon.recommenders.lists.probabilities import LikelyItems
+from fairhorizon.recommenders.likely_items import LikelyItems
 from fairhorizon.recommenders.responses import ResponseHistory, see_many
 from fairhorizon.service.budget.leases import LeaseBalance
 from fairhorizon.service.replica.snapshot import ServingSnapshot
