@@ -1,8 +1,9 @@
 """What starting costs: imports, help and wrong arguments, as ratios to a bare interpreter.
 
-    python benchmarks/start.py [--repeats 5] [--small]
+    python benchmarks/start.py [--run FOLDER] [--repeats 5] [--small]
 
 CPU seconds of processes, in turns; the median of each, and its ratio to `python -c pass`.
+--run: a model of a whole log, which is opened too, by a process that has imported everything.
 """
 
 import argparse
@@ -50,17 +51,35 @@ def cpu_seconds(words: tuple[str, ...], folder: str) -> float:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
+OPENING = """
+import sys, time
+import fairhorizon as fh
+import fairhorizon.fcpo.model
+open_model, started = fh.open_model, time.process_time()
+open_model(sys.argv[1])
+print(time.process_time() - started)
+"""
+
+
+def seconds_to_open(run: str) -> float:
+    words = [sys.executable, "-c", OPENING, run]
+    return float(subprocess.run(words, capture_output=True, check=True, text=True).stdout)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--run")
     options = parse(parser, repeats=1)
     with tempfile.TemporaryDirectory() as folder:
         taken: dict[str, list[float]] = {name: [] for name in WAYS}
         for _ in range(options.repeats):
             for name, words in WAYS.items():
                 taken[name].append(cpu_seconds(words, folder))
+            if options.run:
+                taken.setdefault("fh.open_model", []).append(seconds_to_open(options.run))
     bare = median(taken["python -c pass"])
     for name, seconds in taken.items():
         print(f"{name:60}{median(seconds):8.3f} s{median(seconds) / bare:8.1f} x")

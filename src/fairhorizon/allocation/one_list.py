@@ -246,14 +246,17 @@ def alone(request: Request, room: Floats) -> ListAlone:
     limits, prices, size = request.limits, np.zeros(len(room)), request.size
     best = request.best(prices, size)
     found = request.within(limits.caps_of_one(room), prices, best)
+    kept = request.keeps(found, room)
+    # At the best list without any limit, one showing more is worth nothing.
+    if kept and found is best:
+        return ListAlone(found, prices, kept, rounded=False)
     if len(limits) == 1:
         more = request.within(limits.caps_of_one(room + limits.weights.max(1)), prices, best)
         extra = request.counted(more) - request.counted(found)
         if extra[0] > 0:
             prices = max(0.0, request.worth(more) - request.worth(found)) / extra
-        return ListAlone(found, prices, request.keeps(found, room), rounded=False)
-    if len(found) == size and request.keeps(found, room):
-        return ListAlone(found, prices, kept=True, rounded=False)
+    if len(limits) == 1 or (kept and len(found) == size):
+        return ListAlone(found, prices, kept, rounded=False)
     shares = limits.shares * limits.weights[:, :size].sum(1)
     up = room + np.maximum(0.0, np.ceil(shares - ROUNDING) - shares)
     found = request.within(limits.caps_of_one(up), prices, best)

@@ -207,9 +207,10 @@ class Fcpo(Recommender):
         self, scenario: Scenario, *, length: int, feedback: bool = False, seed: int | None = None
     ) -> RankedLists:
         seed = self.seed if seed is None else seed
-        if self.config.policy == "softmax" and not by_steps(self.limits_, feedback=feedback):
-            if not feedback:
-                return self._lists().rank(scenario, length)
+        softmax = self.config.policy == "softmax"
+        if softmax and not feedback and not self._lists().made_by_steps:
+            return self._lists().rank(scenario, length)
+        if softmax and feedback and not by_steps(self.limits_, feedback=True):
             shown = self._lists().interactive(scenario, length)
         elif self.limits_ or self.policy_.ensemble is not None:
             limits = step_limits(self.limits_) or [PopularityLimit(self.alpha_prime)]

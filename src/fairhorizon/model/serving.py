@@ -217,8 +217,8 @@ class Requests:
             self._queue(known.log.n_items, queue_length),
             nothing,
             UserItems(torch.from_numpy(pointers), torch.from_numpy(flat), n_items),
-            codes=torch.tensor(codes, dtype=torch.int64),
-            taken=torch.tensor([len(one.items) for one in self.users]),
+            codes=torch.from_numpy(np.array(codes, dtype=np.int64)),
+            taken=torch.from_numpy(np.array([len(one.items) for one in self.users], np.int64)),
             never_shown=None if self.excluded is None else torch.from_numpy(self.excluded),
         )
 

@@ -132,7 +132,7 @@ class Scenario:
 
     @property
     def n_users(self) -> int:
-        return len(self.queue)
+        return self.queue.shape[0]
 
     def begin(
         self,

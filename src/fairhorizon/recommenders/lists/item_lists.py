@@ -133,6 +133,11 @@ class ItemLists:
         )
 
     @cached_property
+    def made_by_steps(self) -> bool:
+        """Whether the limits on whole lists are not for this engine but for the step control."""
+        return by_steps(self.limits, feedback=False)
+
+    @cached_property
     def is_several(self) -> bool:
         """Whether there are several limits, all of them on all showings."""
         return is_multi_limit(self.limits)
@@ -190,7 +195,7 @@ class ItemLists:
     ) -> Iterator[LikelyItems]:
         users = torch.arange(scenario.n_users) if scenario.codes is None else scenario.codes
         taken = self.histories[users] if scenario.taken is None else scenario.taken
-        worth = [1.0] * len(taken) if scenario.worth is None else scenario.worth.tolist()
+        worth = [1.0] * scenario.n_users if scenario.worth is None else scenario.worth.tolist()
         queues = scenario.queue
         items = self.probabilities.items.logits(
             self._weights(users, queues),
@@ -212,7 +217,7 @@ class ItemLists:
     def _weights(self, users: Tensor, queues: Tensor) -> Logits:
         """(b, features) of the items for users in these states."""
         if self._same_weights is not None:
-            return np.repeat(self._same_weights[None], len(users), axis=0)
+            return np.repeat(self._same_weights[None], users.shape[0], axis=0)
         device = self.sensitive.device
         found = self.probabilities.weights(users.to(device), queues.to(device))
         return found.cpu().numpy()
