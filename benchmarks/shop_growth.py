@@ -25,8 +25,8 @@ LINES = {
     "everybody": "lists of everybody",
     "bare": "bare scores",
 }
-WIDTH, HEIGHT = 720, 400
-LEFT, RIGHT, TOP, BOTTOM = 70, 170, 30, 60
+WIDTH, HEIGHT = 770, 400
+LEFT, RIGHT, TOP, BOTTOM = 70, 220, 30, 60
 STYLE = """
     text { font: 14px system-ui, "Segoe UI", Roboto, Helvetica, Arial, sans-serif; fill: #1c1f26; }
     .grid { stroke: #d5dae2; }
