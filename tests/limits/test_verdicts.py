@@ -8,6 +8,7 @@ from fairhorizon.limits.measured import (
     MANY,
     LimitReached,
     Verdict,
+    kept_at_the_bottom,
     limit_reached,
     rules_sentence,
     verdict_of,
@@ -84,6 +85,21 @@ def test_lists_of_one_place_have_no_share_by_place() -> None:
     half = ResolvedLimit(Limit.parse("seller=A>=0.5"), np.arange(10) < 5)
     verdict = verdict_of(limit_reached(half, np.array([[0], [9]])))
     assert verdict == "kept: 50.0 % of at least 50 %"
+
+
+def test_the_first_places_of_a_small_limit_count_by_a_tenth_of_it() -> None:
+    """1.2 % of first places under 1 % is off by more than a tenth of the limit; 1.05 % is not."""
+    clearly = found("popular<=0.01", 0.009, weighed=0.0105, at={1: 0.012})
+    hardly = found("popular<=0.01", 0.009, weighed=0.0105, at={1: 0.0105})
+    assert kept_at_the_bottom(clearly)
+    assert not kept_at_the_bottom(hardly)
+
+
+def test_several_broken_limits_are_counted() -> None:
+    broken = [Verdict(f"popular<=0.{n}", False, "not kept: 50.0 % of at most 10 %") for n in "123"]
+    kept = Verdict("popular<=0.6", True, "kept: 50.0 % of at most 60 %")
+    said = "1 of 4 limits was kept; not popular<=0.1 (50.0 % of at most 10 %) and 2 more."
+    assert rules_sentence([*broken, kept]) == said
 
 
 def test_a_rule_on_many_values_is_one_rule() -> None:
