@@ -17,7 +17,7 @@ from fairhorizon.limits.language import (
 from fairhorizon.limits.place_rule import PlaceRule
 from fairhorizon.vocabulary import Labels, Scope, Weighing
 
-EXAMPLES = {  # of the issue, and one of each option
+EXAMPLES = {  # those of docs/limits.md, and one of each option
     "popular<=0.4": Limit(GroupOf(POPULAR), 0.4),
     "seller=MegaMart<=0.2": Limit(GroupOf("seller", ("MegaMart",)), 0.2),
     "seller_size=small>=0.3": Limit(GroupOf("seller_size", ("small",)), 0.3, is_floor=True),
