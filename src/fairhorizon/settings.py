@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from fairhorizon.errors import ConfigError, of_type
+from fairhorizon.errors import ConfigError
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -89,7 +89,6 @@ S = TypeVar("S", bound=Settings)
 
 def changed(base: S, given: Given) -> S:
     """The base settings with the given ones in their place."""
-    of_type(given, Mapping, "settings", "give them by name, as in {'l2': 500}")
     settings = base.model_dump()
     for key, value in given.items():
         # One level deep: the settings of a part change one by one, and the others keep their
